@@ -42,7 +42,7 @@ Arrays = tuple[tuple[int, int], ...]
 NONE = -1
 
 
-class _Piece(NamedTuple):
+class _PlacePair(NamedTuple):
     """The elements that a place of A and a place of B share; `arrays` is the number of their pair of local arrays."""
 
     rank: int
@@ -102,7 +102,7 @@ def messages_of(
             messages.copies.append(Message(number[rank], box, (), 0, box.size))
             return
         own, other, place = (a, b, before) if sending else (b, a, after)
-        parts = _Parts(own, other, dims, "packed" if sending else "unpacked", part, place) if by_slot else None
+        parts = _StepBoxes(own, other, dims, "packed" if sending else "unpacked", part, place) if by_slot else None
         if not single:  # the order numbers processes
             ends = (me, rank) if sending else (rank, me)
             before, after = (a.ranks.index(ends[0]),), (b.ranks.index(ends[1]),)
@@ -113,7 +113,7 @@ def messages_of(
         own, other, kind = (a, b, "packed") if sending else (b, a, "unpacked")
         places = other.places
         along: dict[tuple[int, int], list[Shared]] = {}
-        by_rank: dict[int, list[_Piece]] = {}
+        by_rank: dict[int, list[_PlacePair]] = {}
         for k, place in enumerate(own.own_places):
             for there, first, dims in _shared_with(own, other, place, sending, reads, None if single else along):
                 rank = int(places[there])
@@ -127,7 +127,7 @@ def messages_of(
                     add(sending, rank, before, after, first, dims, box)
                     continue
                 pair = (k, here[there] if rank == me else NONE) if sending else (NONE, len(a.local_shapes) + k)
-                piece = _Piece(rank, before, after, first, dims, box, pairs.setdefault(pair, len(pairs)))
+                piece = _PlacePair(rank, before, after, first, dims, box, pairs.setdefault(pair, len(pairs)))
                 by_rank.setdefault(rank, []).append(piece)
         for pieces in by_rank.values():
             pieces.sort(key=lambda piece: (piece.a, piece.b))
@@ -169,7 +169,7 @@ def _shared_with(
 _key_of = operator.attrgetter("key")
 
 
-class _Parts(NamedTuple):
+class _StepBoxes(NamedTuple):
     """Cuts the elements that this rank, in layout `own`, shares with another into the boxes of single steps."""
 
     own: Layout
@@ -194,7 +194,7 @@ def messages_between(
     peer: int,
     first: Coords,
     box: Box | Boxes,
-    parts: _Parts | None = None,
+    parts: _StepBoxes | None = None,
 ) -> list[Message]:
     """Return the message from one process to another, or one message for each step that the schedule has for the two.
 

@@ -20,7 +20,7 @@ from ..errors import ArrayError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
-from ..scalapack.calls import ConvergenceError, together
+from ..scalapack.calls import ConvergenceError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .working_layouts import another_layout, as_column, check_counts, check_work_layout, current_call, layout_for, stays
 
@@ -386,9 +386,9 @@ class Problem:
             self._warnings.append(text)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
-        """As `together`: what all ranks' work gave, combined; raises on all what was noted or is found on one. Collective."""
+        """As `run_together`: combine the results of all ranks; raise an error of one rank on all. Collective."""
         self._is_raised_on_all = True
-        result = together(self._group, work, combined, self._error)
+        result = run_together(self._group, work, combined, self._error)
         self._is_raised_on_all = False
         return result
 

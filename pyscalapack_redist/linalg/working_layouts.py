@@ -18,7 +18,7 @@ from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
-from ..scalapack.matrix_operands import beyond_gesvd, beyond_syevd, misaligned
+from ..scalapack.matrix_operands import find_misalignment, gesvd_obstacle, syevd_obstacle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,11 +104,11 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
     """What a routine cannot take about a layout."""
     if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
         return "not of two dimensions over a two-dimensional grid, in order"
-    obstacle = misaligned(desc)
+    obstacle = find_misalignment(desc)
     if not obstacle and name in ("eigh", "eigvalsh"):
-        obstacle = beyond_syevd(desc)
+        obstacle = syevd_obstacle(desc)
     if not obstacle and name in BY_SINGULAR_VALUES:
-        obstacle = beyond_gesvd(desc)
+        obstacle = gesvd_obstacle(desc)
     return obstacle or None
 
 

@@ -1,11 +1,11 @@
-"""Calls of the library's Fortran routines: by name, by all ranks together or not at all, and what they leave behind put back.
+"""Calls of the library's Fortran routines by name, by all ranks or by none; afterwards the PBLAS's topologies are restored.
 
-A rank that fails before it enters the library, or enters it with other arguments, would leave the others waiting inside.
-So all ranks agree before each call, and once more when they have made all of theirs.
+A rank that fails before it enters the library, or enters it with other arguments, would leave other ranks waiting inside. So
+all ranks agree before each call, and once more after their last call.
 
-The PBLAS's topologies of broadcasts and combines are of the process, for all its grids. Routines set them for themselves and
-back; netlib's p?orgqr does not set them back. The processes of another grid that had no part in that call then broadcast in
-another way than those that had, and wait for each other for ever.
+The PBLAS's topologies of broadcasts and combines belong to the process, for all its grids. Routines change them and set them
+back, but netlib's p?orgqr does not set them back. The ranks of another grid would then broadcast in different ways, and wait
+for each other for ever.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ class SingularError(LinAlgError):
 
 
 class ConvergenceError(LinAlgError):
-    """An iteration of ScaLAPACK did not converge; in another layout it may."""
+    """An iteration of ScaLAPACK did not converge; it may converge in another layout."""
 
 
 # -- one call on this rank
 
 
 class FortranCall:
-    """A routine with its arguments as Fortran takes them; called, it is collective over the context of its operands.
+    """A routine with its arguments in Fortran's form. The call is collective over the context of its operands.
 
     Parameters
     ----------
     name : str
-        In lower case, such as "pdpotrf".
+        Name in lower case, such as "pdpotrf".
     arguments : sequence of str, int, ndarray or Operand
-        Characters, a 32-bit integer, an array by its address; an operand stands for its address, IA, JA and descriptor.
+        Characters, 32-bit integers, and arrays, passed by their addresses. An operand stands for its address, IA, JA and
+        descriptor.
     result : ctypes type, optional
-        Of a function.
+        Type of the return value of a function.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class FortranCall:
                 integers[used] = int(argument)
                 used += 1
                 values.append(place)
-        self.arguments, self._integers = arguments, integers  # as long as the call, which has their addresses
+        self.arguments, self._integers = arguments, integers  # referenced here: the call has their addresses
         self._values = [*values, *lengths]  # Fortran compilers pass the lengths of characters after all arguments
         self._routine = _entry_point(blacs.load(), name, len(self._values), result)
 
@@ -95,27 +96,27 @@ def _entry_point(library: blacs.Library, name: str, count: int, result: Any) -> 
     return ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * count)(library.routine(name))
 
 
-def over_grid(name: str, numbers: NDArray[Any], desc: Descriptor) -> FortranCall:
-    """BLACS's ?gamn2d or ?gamx2d, the least or largest of absolute values over the grid, element by element and in place."""
+def extreme_over_grid(name: str, numbers: NDArray[Any], desc: Descriptor) -> FortranCall:
+    """Return a call of ?gamn2d or ?gamx2d: least or largest absolute values over the grid, element by element, in place."""
     place = np.zeros(1, np.intc)
     size = max(1, numbers.size)
     return FortranCall(name, (desc.grid.context, "A", " ", numbers.size, 1, numbers, size, place, place, -1, -1, -1))
 
 
 def workspace_size(work: NDArray[Any]) -> int:
-    """The size that a query has left in a workspace's first element.
+    """Return the workspace size that a query has written to the first element.
 
-    A floating-point number, which in single precision may be rounded down.
+    A floating-point size may have been rounded down in single precision; the next larger number is taken.
     """
     return int(work[0]) if work.dtype.kind == "i" else int(np.nextafter(work[0].real, np.inf)) + 1
 
 
 class Topologies:
-    """At the end of a block this process's topologies are what they were, in whatever way it ends. Not collective."""
+    """A context manager that restores this process's topologies at the end of its block."""
 
     def __init__(self, ctxt: int) -> None:
         self._ctxt, self._letters, self._readers = ctxt, np.zeros(len(TOPOLOGIES), "S1"), list[FortranCall]()
-        with contextlib.suppress(LibraryError):  # then the library's routines cannot change them through these
+        with contextlib.suppress(LibraryError):  # without pb_topget no routine of the library changes them
             for k, kind in enumerate(TOPOLOGIES):
                 self._readers.append(FortranCall("pb_topget", (ctxt, *kind, self._letters[k : k + 1])))
 
@@ -136,7 +137,7 @@ class Topologies:
 
 @functools.lru_cache(maxsize=16)
 def topologies_of(ctxt: int) -> Topologies:
-    """Those that a context sees. Not collective."""
+    """Return the topologies of a context."""
     return Topologies(ctxt)
 
 
@@ -144,7 +145,7 @@ def topologies_of(ctxt: int) -> Topologies:
 
 
 class Entry(NamedTuple):
-    """What all ranks that enter a routine must have alike: its letters and numbers, and the dtype, None without elements."""
+    """The name, letters, numbers and dtype of a call, equal on all ranks that enter it; dtype is None without elements."""
 
     name: str
     words: tuple[str | int, ...]
@@ -152,7 +153,7 @@ class Entry(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a rank tells in a round: what all raise; the call that it is about to make, None after its last; its result."""
+    """A rank's contribution to an agreement: an error for all ranks; its next call, None after its last one; its result."""
 
     error: Exception | None
     entry: Entry | None
@@ -163,52 +164,52 @@ _agree: ContextVar[Callable[[Entry], object] | None] = ContextVar("agree", defau
 
 
 def agree_to_enter(entry: Callable[[], Entry]) -> None:
-    """Before the library is entered, once this rank has all that it needs. Collective inside of `together`."""
+    """Agree with all ranks to enter the library; a rank has its memory by then. Collective inside `run_together`."""
     agree = _agree.get()
     if agree is not None:
         agree(entry())
 
 
-def together(
+def run_together(
     group: Group,
     work: Callable[[], Any],
     combined: Callable[[list[Any]], Any] | None = None,
     error: BaseException | None = None,
 ) -> Any:
-    """Call ScaLAPACK; what a rank finds is raised on all. Before each call all agree that all can make it. Collective.
+    """Call ScaLAPACK on all ranks, which agree before each call; an error of one rank is raised on all. Collective.
 
     Parameters
     ----------
     group : Group
         The ranks.
     work : callable
-        What this rank calls. What it returns is told to all ranks.
+        Calls the library on this rank. Its return value is sent to all ranks.
     combined : callable, optional
-        Makes one value of what all ranks returned, by rank, on the first one; by default the first that is not None.
+        Combines the return values of all ranks, by rank, on the first rank; by default the first that is not None.
     error : BaseException, optional
-        What this rank has found wrong before; then it calls nothing.
+        An earlier error of this rank; it then calls nothing.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        The same on all ranks.
+        The same error on all ranks.
     LibraryError
-        Another thread of this process is in the library; with one rank it waits for that.
+        Another thread of this process is in the library; with one rank it waits for that thread.
     CollectiveError
-        Another rank found something else.
+        Another rank raised a different error.
     """
     with one_thread(wait=group.size == 1) as busy:
-        return _together(group, work, combined or first_known, error or busy)
+        return _run_together(group, work, combined or first_known, error or busy)
 
 
-def _together(
+def _run_together(
     group: Group, work: Callable[[], Any], combined: Callable[[list[Any]], Any], error: BaseException | None
 ) -> Any:
     refusal: BaseException | None = None
     value = None
 
     def answer(replies: list[Reply]) -> tuple[Exception | None, bool, Any]:
-        """Of one round: the first error, whether all have ended, and then the result."""
+        """Return the first error, whether all ranks have made their last call, and then the result."""
         refused = next((reply.error for reply in replies if reply.error is not None), None)
         calls = [(rank, reply.entry) for rank, reply in enumerate(replies) if reply.entry is not None]
         if refused is None and calls:
@@ -236,20 +237,20 @@ def _together(
     finally:
         _agree.reset(token)
     all_ended = False
-    while not all_ended:  # ranks that have more to call have others that take part in what they agree on
+    while not all_ended:  # take part in the agreements of ranks that have more calls
         all_ended, result = agree(None)
     return result
 
 
 def _for_all(group: Group, error: BaseException) -> Exception:
-    """What ranks raise where this one has an error."""
+    """Return the error that all ranks raise for an error of this rank."""
     if isinstance(error, LinAlgError):
         return type(error)(str(error))
     return CollectiveError(f"{group.names[group.rank]} could not take part: {describe_error(error)}")
 
 
 def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
-    """In what the calls of ranks differ; None if in nothing."""
+    """Return the difference between the calls of ranks; None if they are equal."""
     for field in ("name", "words", "dtype"):
         different: dict[Any, tuple[int, str]] = {}
         for rank, entry in calls:
@@ -257,5 +258,7 @@ def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
             if value is not None:
                 different.setdefault(value, (rank, value if field == "dtype" else f"{entry.name}{entry.words}"))
         if len(different) > 1:
-            return differ("the dtype" if field == "dtype" else "the call of ScaLAPACK", list(different.values()))
+            return differ(
+                "the dtype" if field == "dtype" else "the call of ScaLAPACK", list(different.values())
+            )
     return None

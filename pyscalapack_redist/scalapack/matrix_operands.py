@@ -1,4 +1,4 @@
-"""Local arrays and layouts as ScaLAPACK takes them, checked before a call; on this rank only, without communication."""
+"""Checks of local arrays and layouts before a call of ScaLAPACK, on this rank only, without communication."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT = 2**31
 
 
 class Operand(NamedTuple):
-    """A local array as ScaLAPACK takes it, and all that it takes beside the address: IA, JA and the nine integers."""
+    """A local array with the integers that ScaLAPACK takes beside its address: IA, JA and the nine of its descriptor."""
 
     name: str
     array: NDArray[Any] | None
@@ -91,15 +91,15 @@ def _leading_dimension(name: str, array: NDArray[Any]) -> int:
 
 
 def kind_of(*operands: Operand, allowed: str = "sdczi") -> str:
-    """The letter of the arrays' dtype. An empty array's counts only where there is no other."""
+    """Return the letter of the arrays' dtype. Empty arrays count only if all are empty."""
     arrays = [(operand.name, operand.array) for operand in operands if operand.array is not None]
     dtypes = [(name, array.dtype) for name, array in arrays if array.size] or [(n, array.dtype) for n, array in arrays]
     if not dtypes:
-        return "d"  # a rank without arrays has no part in the data, and any letter serves
+        return "d"  # a rank without arrays moves no data: any letter will do
     name, first = dtypes[0]
     if any(dtype != first for _, dtype in dtypes):
-        each = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes)
-        raise ArrayError(f"{each}: ScaLAPACK converts nothing, so make them equal")
+        differences = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes)
+        raise ArrayError(f"{differences}: ScaLAPACK converts nothing, so make them equal")
     kind = KIND_OF_DTYPE.get(first, "none")
     if kind not in allowed:
         possible = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
@@ -112,19 +112,19 @@ def check_separate(first: Operand, second: Operand) -> None:
         raise ArrayError(f"{first.name} and {second.name} overlap in memory: pass two separate arrays")
 
 
-def checked_vector(name: str, vector: Any, needed: int, dtype: np.dtype[Any], routine: str) -> NDArray[Any]:
-    """What an earlier call has left on this rank, in one dimension."""
+def check_vector(name: str, vector: Any, needed: int, dtype: np.dtype[Any], routine: str) -> NDArray[Any]:
+    """Check a vector that an earlier call returned on this rank, and make it contiguous."""
     if vector is None or vector.dtype != dtype or vector.ndim != 1 or vector.size < needed:
         actual = None if vector is None else f"{vector.dtype} of shape {vector.shape}"
         raise ArrayError(f"{name} is {actual}: pass what {routine} returned on this rank, at least {needed} of {dtype}")
     return np.ascontiguousarray(vector)
 
 
-# -- layouts, on ranks outside the grid too: each check takes what it needs of a routine's arguments, which come by name
+# -- layouts, on ranks outside the grid too; each check picks its parameters from a routine's arguments
 
 
 def check_matrix(name: str, desc: Any) -> None:
-    """Refuse what is no Descriptor of a matrix."""
+    """Refuse anything but a Descriptor of a matrix."""
     if not isinstance(desc, Descriptor):
         raise DescriptorError(
             f"{name} = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
@@ -140,11 +140,11 @@ def check_same_shape(desc_b: Descriptor, **arguments: Any) -> None:
         raise DescriptorError(f"desc_a has shape {first.shape} and desc_b has {desc_b.shape}: they must be equal")
 
 
-def enclosing_context(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
-    """The context that holds both grids; -1 on a rank outside it."""
+def find_enclosing_context(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
+    """Return the context that holds both grids; -1 on a rank outside it."""
     grid_a, grid_b = desc_a.grid, desc_b.grid
     if context is not None:
-        return _checked_context(operator.index(context), grid_a, grid_b)
+        return _check_context(operator.index(context), grid_a, grid_b)
     if grid_a is grid_b or _holds(grid_a, grid_b):
         return grid_a.context
     if _holds(grid_b, grid_a):
@@ -166,7 +166,7 @@ def _holds(outer: ProcessGrid, inner: ProcessGrid) -> bool:
     return set(outer.ranks.ravel().tolist()).issuperset(inner.ranks.ravel().tolist())
 
 
-def _checked_context(context: int, *grids: ProcessGrid) -> int:
+def _check_context(context: int, *grids: ProcessGrid) -> int:
     for grid in grids:
         if context < 0 and grid.coords is not None:
             raise DescriptorError(
@@ -199,11 +199,8 @@ def check_square(desc: Descriptor, **_: object) -> None:
         )
 
 
-def beyond_syevd(desc: Descriptor) -> str:
-    """Why p?syevd cannot take a matrix in a layout that other routines take, empty where it can.
-
-    It would return wrong numbers, or not return.
-    """
+def syevd_obstacle(desc: Descriptor) -> str:
+    """Return why p?syevd gives wrong results, or does not return, in a layout that other routines take; "" if it works."""
     n, block, grid = desc.shape[0], desc.block[0], desc.grid
     if 1 < n <= block and grid.size > 1:
         return (
@@ -220,8 +217,8 @@ def beyond_syevd(desc: Descriptor) -> str:
     return ""
 
 
-def beyond_gesvd(desc: Descriptor) -> str:
-    """Why p?gesvd cannot take a matrix in a layout that other routines take; empty where it can."""
+def gesvd_obstacle(desc: Descriptor) -> str:
+    """Return why p?gesvd cannot take a matrix in a layout that other routines take; "" if it can."""
     if desc.shape == (1, 2) and desc.grid.shape[1] > 1:
         return (
             "of 1 x 2 elements on several columns of processes, for which ScaLAPACK's p?gesvd finds wrong singular values, or "
@@ -231,14 +228,14 @@ def beyond_gesvd(desc: Descriptor) -> str:
 
 
 def diagonal_places(desc: Descriptor) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """What this rank holds of the diagonal: global indices, ascending, and their local rows and columns. Not collective."""
+    """Return the global indices of this rank's diagonal elements, ascending, and their local rows and columns."""
     indices = np.intersect1d(desc.global_indices(0), desc.global_indices(1), assume_unique=True)
     rows, columns = (axis.local_index(indices) for axis in desc.distributions)
     return indices, rows, columns
 
 
-def misaligned(desc: Descriptor) -> str:
-    """Why a matrix is no whole array in square blocks from process (0, 0) on; empty where it is."""
+def find_misalignment(desc: Descriptor) -> str:
+    """Return why a matrix is not a whole array in square blocks with source 0; "" if it is."""
     if desc.parent is not None:
         return "of a sub-array"
     if not all(isinstance(size, int) for size in desc.block):
@@ -249,11 +246,11 @@ def misaligned(desc: Descriptor) -> str:
 
 
 def check_aligned(**arguments: Any) -> None:
-    """Refuse what is not a whole array in square blocks of one size from process (0, 0) of one grid on."""
+    """Refuse operands that are not whole arrays in square blocks of one size, with source 0, on one grid."""
     layouts: dict[str, Descriptor] = {name: desc for name, desc in arguments.items() if name.startswith("desc")}
     first = next(iter(layouts.values()))
     for name, desc in layouts.items():
-        obstacle = misaligned(desc)
+        obstacle = find_misalignment(desc)
         if not obstacle and desc.block != first.block:
             obstacle = f"of blocks of {desc.block[0]} x {desc.block[1]}"
         if obstacle:
@@ -323,7 +320,7 @@ def check_sides(desc: Descriptor, desc_b: Descriptor, **_: object) -> None:
 
 
 def check_info(routine: str, info: int, *operands: Operand) -> None:
-    """Raise where a routine refuses an argument, which all the checks before should have refused, or made otherwise."""
+    """Raise an error if a routine refused an argument: the checks before the call should have found it."""
     if info < 0:
         argument, entry = divmod(-info, 100) if info <= -100 else (-info, 0)
         place = f"argument {argument}" + (f", entry {entry} of the descriptor," if entry else "")

@@ -1,7 +1,7 @@
-"""Routines of ScaLAPACK on NumPy local arrays: their signatures. What each does is in its row of `table`.
+"""Signatures of the ScaLAPACK routines on NumPy local arrays. The table of routines (scalapack/table.py) says what each does.
 
-The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i. In place of a local
-array and its descriptor every routine takes a `DistributedArray`: `pxgetrs(a, pivots, b)`.
+The letter of a routine follows from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i. Every routine takes a
+`DistributedArray` in place of a local array and its descriptor: `pxgetrs(a, pivots, b)`.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -22,8 +22,8 @@ from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
-from .calls import together
-from .table import TABLE, Eigenpairs, RoutineCall, SingularTriplets
+from .calls import run_together
+from .table import TABLE, Eigenpairs, LibraryCall, SingularTriplets
 
 R = TypeVar("R")
 Local = NDArray[Any] | None
@@ -31,10 +31,10 @@ Comm: TypeAlias = "MPI.Intracomm | None"
 
 
 def routine(function: Callable[..., R]) -> Callable[..., R]:
-    """Let a function of this signature call its routine of the table.
+    """Decorate a signature with the call of its routine in the table.
 
-    It takes distributed arrays in place of local arrays and layouts, and, with `comm`, nine integers as layouts. With `comm`
-    the layouts are those on which all of its ranks agree, and what one rank finds wrong is raised on all of them.
+    The function takes distributed arrays in place of local arrays and layouts. With `comm` it takes nine integers as layouts,
+    all ranks of `comm` agree on the layouts, and an error of one rank is raised on all.
     """
     row, parameters = TABLE[function.__name__], inspect.signature(function).parameters
     names, defaults = list(parameters), {name: parameter.default for name, parameter in parameters.items()}
@@ -42,9 +42,9 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
 
     @takes_distributed("local", "desc")
     @functools.wraps(function)
-    def call(*given: Any, **keywords: Any) -> R:
-        function(*given, **keywords)  # a TypeError where these are not its arguments
-        arguments = defaults | dict(zip(names, given, strict=False)) | keywords
+    def call(*positional: Any, **keywords: Any) -> R:
+        function(*positional, **keywords)  # raises a TypeError for wrong arguments
+        arguments = defaults | dict(zip(names, positional, strict=False)) | keywords
         comm = arguments.pop("comm")
         results: list[R] = []
         if comm is None:
@@ -52,13 +52,13 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
             with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
                 if busy is not None:
                     raise busy
-                results.append(RoutineCall(row, arguments, layouts).run())
+                results.append(LibraryCall(row, arguments, layouts).run())
             return results[0]
         for name in layouts.values():
-            agreed = layout_on(arguments[name], comm, name)
-            if not isinstance(arguments[name], Descriptor):  # as it was given, it has its BLACS context
-                arguments[name] = agreed
-        together(group_of(comm), lambda: results.append(RoutineCall(row, arguments, layouts).run()))
+            layout = layout_on(arguments[name], comm, name)
+            if not isinstance(arguments[name], Descriptor):  # the user's Descriptor already has a BLACS context
+                arguments[name] = layout
+        run_together(group_of(comm), lambda: results.append(LibraryCall(row, arguments, layouts).run()))
         return results[0]
 
     return call
@@ -86,25 +86,25 @@ def pxgemr2d(
     Parameters
     ----------
     a, b : ndarray or None
-        Local arrays, Fortran-ordered, the whole array's where a descriptor is of a sub-array; None on a rank outside
-        that grid. `b` is written.
+        Local arrays, Fortran-ordered; for a sub-array, those of the whole array. None on a rank outside the grid. `b` is
+        written.
     desc_a, desc_b : Descriptor, or nine integers
         Layouts, of equal shape; the grids' contexts must have been made.
     context : int, optional
-        BLACS context that holds both grids, -1 on ranks outside it. Default: that of one of the two grids where its
-        ranks include the other's. Ranks outside it have nothing to do.
+        BLACS context that holds both grids, -1 on ranks outside it. Default: the context of one grid, if its ranks include
+        the other's. Ranks outside it do nothing.
     comm : MPI.Intracomm, optional
-        Communicator that holds all processes: needed where a layout is given as nine integers, or as None on a rank that
-        does not know it, as for `redistribute`. All of its ranks take part then, and what one of them finds wrong is raised
-        on all, or where dtypes, letters and sizes differ. Without it nothing is sent before ScaLAPACK is entered, and where one
-        rank raises the others wait for it there.
+        Communicator that holds all processes: needed if a layout is nine integers, or None on a rank that does not know it,
+        as for `redistribute`. All its ranks take part then, and all raise an error of one of them, or if dtypes, letters or
+        sizes differ. Without `comm` nothing is sent before ScaLAPACK is entered, and if one rank raises, others wait for it
+        in ScaLAPACK.
 
     Raises
     ------
     DescriptorError
         The shapes differ, no context holds both grids, or a number exceeds 32 bits.
     ArrayError
-        A local array does not fit its descriptor, or the dtypes differ or are none of the five.
+        A local array does not fit its descriptor, or the dtypes differ or are none of the five supported.
     """
 
 
@@ -147,10 +147,10 @@ def pxtrmr2d(
     a, b, desc_a, desc_b, context
         As for `pxgemr2d`.
     uplo : {"U", "L"}
-        Upper or lower triangle; the rest of `b` stays. Of m x n, what ScaLAPACK calls the diagonal starts below the
-        corner by m - n for "U" of a tall matrix, and right of it by n - m for "L" of a wide one.
+        Upper or lower triangle; the rest of `b` is unchanged. In an m x n matrix ScaLAPACK's diagonal starts m - n rows below
+        the corner for "U" of a tall matrix, and n - m columns right of it for "L" of a wide one.
     diag : {"N", "U"}
-        "U": the diagonal is taken to be of ones and is not copied.
+        "U": the diagonal is assumed to be ones and is not copied.
     comm : MPI.Intracomm, optional
         As for `pxgemr2d`.
 
@@ -284,7 +284,7 @@ def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     Parameters
     ----------
     a : ndarray or None
-        Local array, Fortran-ordered; the triangle is overwritten by the factor, the other one stays.
+        Local array, Fortran-ordered; the triangle is overwritten by the factor, the other triangle is unchanged.
     desc : Descriptor, or nine integers
         Its layout: of a square matrix, in square blocks, source 0.
     uplo : {"L", "U"}
@@ -332,7 +332,7 @@ def pxtrsm(
     Parameters
     ----------
     a : ndarray or None
-        Local array, Fortran-ordered, of which the triangle is read.
+        Local array, Fortran-ordered; only the triangle is read.
     desc : Descriptor, or nine integers
         Its layout: of a square matrix, in square blocks, source 0.
     b, desc_b, uplo
@@ -383,7 +383,7 @@ def pxgemm(
     desc_a, desc_b, desc_c : Descriptor, or nine integers
         Their layouts, aligned.
     trans_a, trans_b : {"N", "T", "C"}
-        As it is, transposed, or transposed and conjugated.
+        Use the matrix itself, its transpose or its conjugate transpose.
     alpha, beta : number
         Factors.
     comm : MPI.Intracomm, optional
@@ -409,7 +409,7 @@ def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: Comm = None) -
     desc : Descriptor, or nine integers
         Its layout: square blocks, source 0, no sub-array.
     norm : {"M", "1", "I", "F"}
-        The largest absolute value, the largest sum of a column's, the largest of a row's, or Frobenius's norm.
+        The largest absolute value, the largest column sum, the largest row sum, or the Frobenius norm.
     comm : MPI.Intracomm, optional
         As for `pxgemr2d`.
 
@@ -459,11 +459,11 @@ def pxorgqr(a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: in
     a, desc
         Local array and layout as for `pxgeqrf`, with the reflectors in the first columns.
     tau : ndarray or None
-        What `pxgeqrf` returned on this rank.
+        Result of `pxgeqrf` on this rank.
     columns : int
-        How many columns of Q, from `reflectors` to as many as there are rows and columns.
+        Number of columns of Q, at least `reflectors` and at most the number of rows and of columns.
     reflectors : int
-        How many reflectors make Q.
+        Number of reflectors that make Q.
     comm : MPI.Intracomm, optional
         As for `pxgemr2d`.
 
@@ -562,9 +562,9 @@ def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     desc : Descriptor, or nine integers
         Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0;
         with MKL, on a grid whose ranks ascend by rows or by columns.
-        A sub-array is not taken: redistribute it to a layout of its own.
+        No sub-array: redistribute it to a layout of its own.
     uplo : {"L", "U"}
-        Triangle that is read; the other one is taken to mirror it.
+        Triangle that is read; the other is assumed to mirror it.
     comm : MPI.Intracomm, optional
         As for `pxgemr2d`.
 
@@ -580,7 +580,7 @@ def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     ValueError
         `uplo` is none of these letters.
     DescriptorError
-        The layout cannot be taken.
+        The layout does not suit the routine.
     ArrayError
         The local array does not fit it.
     """
@@ -612,7 +612,7 @@ def pxsygst(
     Returns
     -------
     float
-        By which the eigenvalues of the standard problem are to be multiplied; 1 outside the grid.
+        Factor for the eigenvalues of the standard problem; 1 outside the grid.
 
     Raises
     ------

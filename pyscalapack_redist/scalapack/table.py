@@ -1,9 +1,9 @@
-"""The routines as a table, their arguments as another, and the one caller that reads both.
+"""A table of the routines, a table of their arguments, and the one caller that reads both.
 
-ScaLAPACK ends the process on bad input, so everything is checked first, on this rank only, without communication.
+ScaLAPACK ends the process on bad input, so all arguments are checked first, on this rank only, without communication.
 
-p?syevr (some of the eigenvectors) is left out: netlib's returns wrong vectors without an error (real matrices, blocks of 32
-and 64), and MKL's does not return from some matrices with equal eigenvalues.
+p?syevr (some of the eigenvectors) is missing on purpose: netlib's returns wrong vectors without an error (real matrices,
+blocks of 32 and 64), and MKL's does not return from some matrices with equal eigenvalues.
 """
 
 from __future__ import annotations
@@ -26,14 +26,20 @@ from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.letters import DIAGONALS, NORMS, TRANSPOSES, TRIANGLES, letter_of
 from . import calls
-from .calls import ConvergenceError, Entry, SingularError, agree_to_enter, over_grid, topologies_of, workspace_size
+from .calls import (
+    ConvergenceError,
+    Entry,
+    SingularError,
+    agree_to_enter,
+    extreme_over_grid,
+    topologies_of,
+    workspace_size,
+)
 from .matrix_operands import (
     DTYPE_OF_KIND,
     FACTORED_KINDS,
     KIND_OF_DTYPE,
     Operand,
-    beyond_gesvd,
-    beyond_syevd,
     check_aligned,
     check_info,
     check_longer_sides,
@@ -45,16 +51,18 @@ from .matrix_operands import (
     check_separate,
     check_sides,
     check_square,
-    checked_vector,
+    check_vector,
     diagonal_places,
-    enclosing_context,
+    find_enclosing_context,
+    gesvd_obstacle,
     kind_of,
     operand,
+    syevd_obstacle,
 )
 
 
 class Eigenpairs(NamedTuple):
-    """What `pxsyevd` returns; None twice on a rank outside the grid.
+    """The result of `pxsyevd`; both fields are None on a rank outside the grid.
 
     Attributes
     ----------
@@ -69,7 +77,7 @@ class Eigenpairs(NamedTuple):
 
 
 class SingularTriplets(NamedTuple):
-    """What `pxgesvd` returns; None on a rank outside the grid.
+    """The result of `pxgesvd`; all fields are None on a rank outside the grid.
 
     Attributes
     ----------
@@ -93,48 +101,48 @@ class SingularTriplets(NamedTuple):
 class Routine:
     """A row of the table."""
 
-    # Without p and the letter of the dtype. For complex numbers "sy" is "he", and "or" is "un".
+    # Without p and the letter of the dtype. For complex numbers "sy" becomes "he", and "or" becomes "un".
     name: str
-    # By name, in ScaLAPACK's order: those of `ARGUMENTS`, or else of the Python function. An operand stands for its address,
-    # IA, JA and descriptor, a workspace for itself and its size, and a capital for itself.
+    # Names in ScaLAPACK's order, from `ARGUMENTS` or of the Python function. An operand stands for its address, IA, JA and
+    # descriptor, a workspace for itself and its size, and a capital letter for itself.
     arguments: str
-    # They refuse layouts and numbers, on ranks outside the grid too. Each takes the arguments by name.
+    # Checks of layouts and numbers, on ranks outside the grid too. Each takes the arguments by name.
     checks: tuple[Callable[..., None], ...]
-    # Operands that are written: no other one may be in their memory.
+    # Operands that are written: no other operand may share their memory.
     written: str = "a"
-    # Why the routine cannot take the first layout, which others take.
-    beyond: Callable[[Descriptor], str] | None = None
-    # The error where INFO is positive. In its text, `info` is that, and `value` the eigenvalue that it stands for.
-    fails: tuple[type[LinAlgError], str] | None = None
-    # Arguments that are the result, and the result on a rank outside the grid.
-    gives: str = ""
-    outside: Any = None
-    # Elements that it needs beyond what it asks for, in each workspace of floating-point numbers.
-    missing: Callable[[Descriptor], int] | None = None
-    # Enters the library, puts right what its versions do wrong, and gives the result.
-    body: Callable[[RoutineCall], Any] | None = None
+    # Returns why this routine cannot take the first layout, though other routines can; "" if it can.
+    obstacle: Callable[[Descriptor], str] | None = None
+    # The error for a positive INFO. Its text may use `info`, and `value`, the number of the eigenvalue.
+    failure: tuple[type[LinAlgError], str] | None = None
+    # Names of the arguments that are the result; the result on a rank outside the grid.
+    results: str = ""
+    result_outside: Any = None
+    # Elements that the routine needs in each floating-point workspace beyond the size that its query returns.
+    extra_workspace: Callable[[Descriptor], int] | None = None
+    # Enters the library, works around errors of its versions, and returns the result.
+    body: Callable[[LibraryCall], Any] | None = None
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """Of the arguments."""
+        """Names of the arguments."""
         return self.arguments.split()
 
 
-class RoutineCall:
+class LibraryCall:
     """A call of a routine on this rank."""
 
     desc: Descriptor  # the first layout
     kind: str  # the letter of the operands' dtype
     dtype: np.dtype[Any]
-    real: np.dtype[Any]  # of their real parts
-    info: int  # after the call
+    real: np.dtype[Any]  # dtype of their real parts
+    info: int  # INFO after the call
 
     def __init__(self, routine: Routine, arguments: dict[str, Any], layouts: dict[str, str]) -> None:
-        self.arguments = arguments  # those of the Python function by name, and then those of ScaLAPACK
+        self.arguments = arguments  # the Python function's by name; `run` adds ScaLAPACK's
         self._routine, self._layouts = routine, layouts
 
     def run(self) -> Any:
-        """Check the arguments, make those that are missing, and run the routine. Collective over the grid or the context."""
+        """Check the arguments, make ScaLAPACK's, and run the routine. Collective over the grid or the context."""
         routine, arguments = self._routine, self.arguments
         for name in routine.names:
             if name in LETTERS:
@@ -145,18 +153,18 @@ class RoutineCall:
         self.desc = next(iter(layouts.values()))
         for check in routine.checks:
             check(**arguments)
-        obstacle = routine.beyond(self.desc) if routine.beyond is not None else ""
+        obstacle = routine.obstacle(self.desc) if routine.obstacle is not None else ""
         if obstacle:
             raise DescriptorError(f"desc = {self.desc!r} is {obstacle}: redistribute to another layout first")
         self._is_copy, outside = "context" in arguments, self.desc.grid.coords is None
         if self._is_copy:
-            context = enclosing_context(self.desc, arguments["desc_b"], arguments["context"])
-            arguments["context"] = np.intc(context)  # no Python integer, and so no word that ranks have alike
+            context = find_enclosing_context(self.desc, arguments["desc_b"], arguments["context"])
+            arguments["context"] = np.intc(context)  # no Python integer: ranks compare those (`_entry`)
             outside = context < 0
         if outside:
             for desc in layouts.values():
                 check_one_size(desc.distributions)
-            return routine.outside
+            return routine.result_outside
         written = routine.written.split()
         self._operands = [
             operand(name, arguments[name], layouts[layout], written=name in written)
@@ -168,57 +176,57 @@ class RoutineCall:
         for first, second in itertools.combinations(self._operands, 2):
             if first.name in written or second.name in written:
                 check_separate(first, second)
-        arguments.update({each.name: each for each in self._operands})
+        arguments.update({operand.name: operand for operand in self._operands})
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
         return self.enter() if routine.body is None else routine.body(self)
 
     @functools.cached_property
     def name(self) -> str:
-        """With p and the letter, as "pzheevd"."""
+        """The routine's full name, such as "pzheevd"."""
         name = self._routine.name
         if self.kind in "cz":
             name = {"sy": "he", "or": "un"}.get(name[:2], name[:2]) + name[2:]
         return f"p{self.kind}{name}"
 
     def shape_of(self, layout: str) -> tuple[int, ...]:
-        """The shape of an operand, by the name of its layout."""
+        """Return the shape of an operand, by the name of its layout."""
         shape: tuple[int, ...] = self.arguments[layout].shape
         return shape
 
     def enter(self, then: Callable[[], object] = lambda: None) -> Any:
-        """Call the library where there is anything to do, `then` while all ranks are here, and give the result. Collective."""
-        self.info, self.returned = 0, 0
+        """Call the library unless a size is 0, then `then` on all ranks; return the result. Collective."""
+        self.info, self.return_value = 0, 0
         if all(self.arguments[name] for name in self._routine.names if name in SIZES):
             self._make_workspaces()
             routine = self._fortran()
 
             def work() -> None:
-                self.returned = routine()
+                self.return_value = routine()
                 then()
 
             self.enter_with(self.name, self._entry, work)
             self._read_info()
-        if self.info > 0 and self._routine.fails is not None:
-            kind, text = self._routine.fails
+        if self.info > 0 and self._routine.failure is not None:
+            kind, text = self._routine.failure
             value = self.info // (self.desc.shape[0] + 1)
             raise kind(f"{self.name}: {text.format(info=self.info, value=value)}")
         return self._result()
 
     def enter_with(self, phase: str, entry: Callable[[], Entry], work: Callable[[], object]) -> None:
-        """Enter the library, which takes no memory of ours any more, once all ranks can. Collective inside of `together`."""
+        """Enter the library once all ranks can; all memory is taken by then. Collective inside `run_together`."""
         if self._is_copy:
             agree_to_enter(entry)
             work()
             return
-        kept = topologies_of(self.desc.grid.context)
+        topologies = topologies_of(self.desc.grid.context)
         agree_to_enter(entry)
-        with tracing.phase(phase, self.desc, self.desc), kept:
+        with tracing.phase(phase, self.desc, self.desc), topologies:
             work()
 
     def _result(self) -> Any:
-        parts = [self.arguments[name] for name in self._routine.gives.split()]
+        parts = [self.arguments[name] for name in self._routine.results.split()]
         parts = [part.array if isinstance(part, Operand) else part for part in parts]
-        outside = self._routine.outside
+        outside = self._routine.result_outside
         return type(outside)(*parts) if isinstance(outside, tuple) else parts[0] if parts else None
 
     def _values(self) -> list[Any]:
@@ -227,14 +235,14 @@ class RoutineCall:
 
     def _entry(self) -> Entry:
         words = tuple([value for value in self._values() if isinstance(value, str | int)])
-        arrays = [each.array for each in self._operands if each.array is not None and each.array.size]
+        arrays = [operand.array for operand in self._operands if operand.array is not None and operand.array.size]
         return Entry(f"p?{self._routine.name}", words, str(arrays[0].dtype) if arrays else None)
 
     def _fortran(self) -> calls.FortranCall:
         values: list[Any] = []
         for value in self._values():
             values += value if isinstance(value, list) else (value,)
-        return calls.FortranCall(self.name, values, RESULTS.get((self._routine.name, self.real.char)))
+        return calls.FortranCall(self.name, values, RETURN_TYPES.get((self._routine.name, self.real.char)))
 
     def _read_info(self) -> None:
         if "info" in self.arguments:
@@ -242,30 +250,30 @@ class RoutineCall:
             check_info(self.name, self.info, *self._operands)
 
     def _make_workspaces(self) -> None:
-        """Those of the routine, of the sizes that it asks for, and more where that is too little. Collective, as `run`."""
-        asked = {name: space for name in WORKSPACES if (space := self.arguments.get(name))}
-        if not asked:
+        """Query the routine for the sizes of its workspaces, and make them. Collective, as `run`."""
+        queries = {name: space for name in WORKSPACES if (space := self.arguments.get(name))}
+        if not queries:
             return
-        missing = 0 if self._routine.missing is None else self._routine.missing(self.desc)
+        extra = 0 if self._routine.extra_workspace is None else self._routine.extra_workspace(self.desc)
         query = self._fortran()
         agree_to_enter(self._entry)  # a query compares its arguments on all processes
         query()
         self._read_info()
-        for name, (answer, _) in asked.items():
-            size = max(1, workspace_size(answer) + (missing if name != "iwork" else 0))
+        for name, (answer, _) in queries.items():
+            size = max(1, workspace_size(answer) + (extra if name != "iwork" else 0))
             self.arguments[name] = [np.zeros(size, answer.dtype), size]
 
 
 # -- bodies of routines that need more than a call
 
 
-def _getrf(call: RoutineCall) -> Any:
+def _getrf(call: LibraryCall) -> Any:
     n, desc, local = call.desc.shape[0], call.desc, call.arguments["a"].array
     first = np.full(2, n + 1, np.intc)
-    diagonal, least = diagonal_places(desc), over_grid("igamn2d", first, desc)
+    diagonal, least = diagonal_places(desc), extreme_over_grid("igamn2d", first, desc)
 
     def find_small_pivots() -> None:
-        """MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it."""
+        """Find zero pivots here: MKL does not report all of them, and netlib ignores a matrix of one row."""
         first[:] = _first_small(local, *diagonal, n)
         least()
 
@@ -288,31 +296,31 @@ def _getrf(call: RoutineCall) -> Any:
 def _first_small(
     local: NDArray[Any], indices: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64], n: int
 ) -> list[int]:
-    """On this rank's part of the diagonal the first zero, and the first number of which the reciprocal overflows.
+    """Return the first zero on this rank's part of the diagonal, and the first number with an overflowing reciprocal.
 
-    Counted from 1; n + 1 where there is none.
+    Both are counted from 1; n + 1 means none.
     """
     sizes = np.abs(local[rows, columns])
     least = 1 / np.finfo(sizes.dtype).max
     zeros, subnormal = indices[sizes == 0], indices[(sizes > 0) & (sizes < least)]
-    return [int(some[0]) + 1 if some.size else n + 1 for some in (zeros, subnormal)]
+    return [int(positions[0]) + 1 if positions.size else n + 1 for positions in (zeros, subnormal)]
 
 
-def _lange(call: RoutineCall) -> float:
-    """It compares what it has found, and so loses what is no number; that is looked for here."""
+def _lange(call: LibraryCall) -> float:
+    """Look for NaNs here: p?lange loses them in its comparisons."""
     desc, local, regular = call.desc, call.arguments["a"].array, np.ones(1, np.intc)
-    everywhere = over_grid("igamn2d", regular, desc)
+    everywhere = extreme_over_grid("igamn2d", regular, desc)
     regular[0] = not np.isnan(local[: desc.local_shape[0]]).any()
     call.enter(everywhere)
-    return float(call.returned) if regular[0] else float("nan")
+    return float(call.return_value) if regular[0] else float("nan")
 
 
-def _gesvd(call: RoutineCall) -> Any:
-    """It compares the values of the processes, which may differ by rounding where some hold nothing."""
+def _gesvd(call: LibraryCall) -> Any:
+    """Accept singular values that differ between processes by rounding only; p?gesvd reports them as an error."""
     desc, few, values = call.desc, min(call.desc.shape), call.arguments["values"]
     low, high = np.zeros((2, few), call.real)
     letter = KIND_OF_DTYPE[call.real]
-    extremes = over_grid(f"{letter}gamn2d", low, desc), over_grid(f"{letter}gamx2d", high, desc)
+    extremes = extreme_over_grid(f"{letter}gamn2d", low, desc), extreme_over_grid(f"{letter}gamx2d", high, desc)
     triplets = call.enter()
     if 0 < call.info <= few:
         raise ConvergenceError(f"{call.name}: {call.info} singular values did not converge")
@@ -326,43 +334,43 @@ def _gesvd(call: RoutineCall) -> Any:
     return triplets if call.arguments["vectors"] else triplets._replace(left=None, right=None)
 
 
-def _symmetric(call: RoutineCall) -> Any:
-    """With the upper triangle of the transpose in place of the lower one, where that is not safe. Collective over the grid.
+def _symmetric(call: LibraryCall) -> Any:
+    """Use the upper triangle of the transpose if the lower triangle is not safe. Collective over the grid.
 
-    OpenBLAS's ssymv of the lower triangle, in kernels for processors without AVX2, multiplies what earlier calls have left in
-    its buffer by zero: after NaNs anywhere, or other numbers that read as such, there are NaNs, or ranks wait for ever.
+    OpenBLAS's ssymv of the lower triangle, in kernels for processors without AVX2, multiplies uninitialised elements of its
+    buffer by zero. If these are NaNs from earlier calls, the result has NaNs, or ranks wait for ever.
     """
     desc, n = call.desc, call.desc.shape[0]
     if (call.kind, call.arguments["uplo"]) != ("s", "L") or n == 0:
         return call.enter()
-    sound = np.array([not without_avx2(blacs.load())], np.intc)
-    call.enter_with("igamn2d", lambda: Entry("igamn2d", (), None), over_grid("igamn2d", sound, desc))
-    if not sound[0]:
+    is_safe = np.array([not without_avx2(blacs.load())], np.intc)
+    call.enter_with("igamn2d", lambda: Entry("igamn2d", (), None), extreme_over_grid("igamn2d", is_safe, desc))
+    if not is_safe[0]:
         transpose, (one, zero) = (
             operand("a", desc.zeros(call.dtype), desc, written=True),
             np.eye(2, 1, dtype=call.dtype),
         )
-        turn = calls.FortranCall("pstran", (n, n, one, call.arguments["a"], zero, transpose))
-        call.enter_with("pstran", lambda: Entry("pstran", (n, n), None), turn)
+        transposition = calls.FortranCall("pstran", (n, n, one, call.arguments["a"], zero, transpose))
+        call.enter_with("pstran", lambda: Entry("pstran", (n, n), None), transposition)
         call.arguments |= {"a": transpose, "uplo": "U"}
     return call.enter()
 
 
-def _missing_of_syevd(desc: Descriptor) -> int:
-    """What p?syevd may ask for too little: what p?ormtr needs, and p?lasrt in it. It is much where blocks are large."""
+def _extra_workspace_of_syevd(desc: Descriptor) -> int:
+    """Elements that p?ormtr and p?lasrt may need beyond the size that p?syevd's query returns; many for large blocks."""
     rows, columns = desc.local_shape_of((0, 0))
     block = int(desc.block[0])
     return max(block * (block - 1) // 2, (rows + columns) * block) + block * block
 
 
-def _sygst(call: RoutineCall) -> float:
+def _sygst(call: LibraryCall) -> float:
     return float(call.enter()[0])
 
 
-def _orgqr_factors(call: RoutineCall) -> NDArray[Any]:
-    """It takes a factor for each local column of Q, and not for each reflector."""
+def _orgqr_factors(call: LibraryCall) -> NDArray[Any]:
+    """Pad tau: p?orgqr reads a factor for each local column of Q, not only for each reflector."""
     needed = int(np.count_nonzero(call.desc.global_indices(1) < call.arguments["reflectors"]))
-    tau = checked_vector("tau", call.arguments["tau"], max(1, needed), call.dtype, "pxgeqrf")
+    tau = check_vector("tau", call.arguments["tau"], max(1, needed), call.dtype, "pxgeqrf")
     factors = np.zeros(max(1, call.desc.local_shape[1]), call.dtype)
     factors[: min(tau.size, factors.size)] = tau[: factors.size]
     return factors
@@ -371,17 +379,17 @@ def _orgqr_factors(call: RoutineCall) -> NDArray[Any]:
 # -- the tables
 
 
-def _vectors(name: str, rows: Callable[[RoutineCall], tuple[int, int]]) -> Callable[[RoutineCall], Operand]:
-    """An operand that is made, in the blocks and on the grid of the first one."""
+def _vectors(name: str, rows: Callable[[LibraryCall], tuple[int, int]]) -> Callable[[LibraryCall], Operand]:
+    """Return a maker of a new operand, in the blocks and on the grid of the first operand."""
 
-    def make(call: RoutineCall) -> Operand:
+    def make(call: LibraryCall) -> Operand:
         desc = Descriptor(rows(call), call.desc.block, call.desc.grid)
         return operand(name, desc.zeros(call.dtype), desc, written=True)
 
     return make
 
 
-def _pivots_size(call: RoutineCall) -> int:
+def _pivots_size(call: LibraryCall) -> int:
     return int(call.desc.local_shape[0] + call.desc.block[0])
 
 
@@ -393,10 +401,10 @@ LETTERS = {
     "trans_b": TRANSPOSES,
     "norm": NORMS,
 }
-SIZES = ("m", "n", "sides", "columns", "rows_c", "columns_c")  # where one of them is 0, there is nothing to call
-WORKSPACES = ("work", "rwork", "iwork")  # of the sizes that a routine asks for; the second only for complex numbers
-RESULTS = {("lange", "f"): ctypes.c_float, ("lange", "d"): ctypes.c_double}  # of functions, by their real parts
-ARGUMENTS: dict[str, Callable[[RoutineCall], Any]] = {
+SIZES = ("m", "n", "sides", "columns", "rows_c", "columns_c")  # if one is 0, the library is not called
+WORKSPACES = ("work", "rwork", "iwork")  # sized by a query; rwork for complex numbers only
+RETURN_TYPES = {("lange", "f"): ctypes.c_float, ("lange", "d"): ctypes.c_double}  # by name and dtype of the real parts
+ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     # sizes
     "m": lambda call: call.desc.shape[0],
     "n": lambda call: call.desc.shape[1],
@@ -410,9 +418,9 @@ ARGUMENTS: dict[str, Callable[[RoutineCall], Any]] = {
     "beta": lambda call: np.array([call.arguments["beta"]], call.dtype),
     "scale": lambda call: np.ones(1, call.real),
     "info": lambda call: np.zeros(1, np.intc),
-    # what one routine leaves to another
+    # results of one routine that another reads
     "new_pivots": lambda call: np.zeros(_pivots_size(call), np.intc),
-    "pivots": lambda call: checked_vector(
+    "pivots": lambda call: check_vector(
         "pivots", call.arguments["pivots"], _pivots_size(call), np.dtype(np.intc), "pxgetrf"
     ),
     "new_tau": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.dtype),
@@ -440,12 +448,12 @@ TRIANGULAR = "L uplo trans N n sides one a b"
 TABLE = {
     "pxgemr2d": Routine("gemr2d", "m n a b context", (check_same_shape,), "b"),
     "pxtrmr2d": Routine("trmr2d", "uplo diag m n a b context", (check_same_shape,), "b"),
-    "pxgetrf": Routine("getrf", "m n a new_pivots info", (check_square,), gives="new_pivots", body=_getrf),
+    "pxgetrf": Routine("getrf", "m n a new_pivots info", (check_square,), results="new_pivots", body=_getrf),
     "pxgetrs": Routine(
-        "getrs", "trans n sides a pivots b info", (check_square, check_sides), "b", fails=(LinAlgError, SINGULAR)
+        "getrs", "trans n sides a pivots b info", (check_square, check_sides), "b", failure=(LinAlgError, SINGULAR)
     ),
-    "pxgetri": Routine("getri", "n a pivots work iwork info", ALIGNED, fails=(LinAlgError, SINGULAR)),
-    "pxpotrf": Routine("potrf", "uplo n a info", ALIGNED, fails=(LinAlgError, NOT_POSITIVE)),
+    "pxgetri": Routine("getri", "n a pivots work iwork info", ALIGNED, failure=(LinAlgError, SINGULAR)),
+    "pxpotrf": Routine("potrf", "uplo n a info", ALIGNED, failure=(LinAlgError, NOT_POSITIVE)),
     "pxpotrs": Routine("potrs", "uplo n sides a b info", SYSTEM, "b"),
     "pxtrsm": Routine("trsm", TRIANGULAR, SYSTEM, "b"),
     "pxtrmm": Routine("trmm", TRIANGULAR, SYSTEM, "b"),
@@ -453,15 +461,15 @@ TABLE = {
         "gemm", "trans_a trans_b rows_c columns_c inner alpha a b beta c", (check_aligned, check_product), "c"
     ),
     "pxlange": Routine("lange", "norm m n a sums", (check_aligned,), "", body=_lange),
-    "pxgeqrf": Routine("geqrf", "m n a new_tau work info", (check_aligned,), gives="new_tau"),
+    "pxgeqrf": Routine("geqrf", "m n a new_tau work info", (check_aligned,), results="new_tau"),
     "pxorgqr": Routine("orgqr", "m columns reflectors a tau work info", (check_aligned, check_reflectors)),
     "pxgesvd": Routine(
         "gesvd",
         "job job m n a values left right work reals info",
         (check_aligned,),
-        beyond=beyond_gesvd,
-        gives="left values right",
-        outside=SingularTriplets(None, None, None),
+        obstacle=gesvd_obstacle,
+        results="left values right",
+        result_outside=SingularTriplets(None, None, None),
         body=_gesvd,
     ),
     "pxgels": Routine("gels", "N m n sides a b work info", (check_aligned, check_longer_sides), "a b"),
@@ -469,22 +477,24 @@ TABLE = {
         "syev",
         "N uplo n a values a work rwork info",
         ALIGNED,
-        beyond=beyond_syevd,
-        missing=_missing_of_syevd,
-        fails=(ConvergenceError, "not all eigenvalues were found (INFO = {info})"),
-        gives="values",
+        obstacle=syevd_obstacle,
+        extra_workspace=_extra_workspace_of_syevd,
+        failure=(ConvergenceError, "not all eigenvalues were found (INFO = {info})"),
+        results="values",
         body=_symmetric,
     ),
     "pxsyevd": Routine(
         "syevd",
         "V uplo n a values eigenvectors work rwork iwork info",
         ALIGNED,
-        beyond=beyond_syevd,
-        missing=_missing_of_syevd,
-        fails=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
-        gives="values eigenvectors",
-        outside=Eigenpairs(None, None),
+        obstacle=syevd_obstacle,
+        extra_workspace=_extra_workspace_of_syevd,
+        failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
+        results="values eigenvectors",
+        result_outside=Eigenpairs(None, None),
         body=_symmetric,
     ),
-    "pxsygst": Routine("sygst", "problem uplo n a b scale info", PAIR, gives="scale", outside=1.0, body=_sygst),
+    "pxsygst": Routine(
+        "sygst", "problem uplo n a b scale info", PAIR, results="scale", result_outside=1.0, body=_sygst
+    ),
 }
