@@ -1,7 +1,7 @@
 """DistributedArray: a matrix that knows its layout; distribute(), which makes one of an array on one rank; redistribute().
 
-What it does without communication is in `layout.distributed`. What it does with the other ranks is a call of `redistribute`,
-`gather`, `load` or `save`; this module adds that all ranks know the dtype and agree on the layout to reach.
+Operations without communication are in `layout.distributed`. Those that communicate call `redistribute`, `gather`, `load` or
+`save`; this module sees to it that all ranks know the dtype and agree on the layout to reach.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class DistributedArray(Distributed):
         source: Sequence[int] | int,
         axes: Sequence[int | None] | None,
     ) -> Descriptor:
-        """What the arguments say of it; an error where they say nothing, or too much."""
+        """The layout that the arguments ask for; an error if they name none, or several."""
         left_out = block is ..., grid is None, np.ndim(source) == 0 and source == 0, axes is None
         written = not all(left_out)
         if (desc is not None) + (out is not None) + written != 1:
@@ -172,13 +172,13 @@ class DistributedArray(Distributed):
                 )
             return out.desc
         if desc is not None:
-            found = descriptor_of(desc)
-            if not isinstance(found, Descriptor):
+            layout = descriptor_of(desc)
+            if not isinstance(layout, Descriptor):
                 raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or a DistributedArray")
-            return found
+            return layout
         step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block
-        if isinstance(block, EllipsisType):  # of a slice, what there is of irregular blocks
+        if isinstance(block, EllipsisType):  # of a slice, its part of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]
         return Descriptor(self.shape[::step], blocks, grid or self._desc.grid, source=source, axes=axes)
 
@@ -361,7 +361,7 @@ def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArr
     ----------
     array : array_like
         On `root` the whole array, of the descriptor's shape: anything that NumPy can make an array of, such as nested lists,
-        but no masked array. Elsewhere not looked at.
+        but no masked array. Ignored on other ranks.
     desc : Descriptor
         Layout to reach; of a whole array, not of a sub-array.
     root : int
@@ -372,30 +372,30 @@ def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArr
     ArrayError, DescriptorError
         An argument is wrong on this rank.
     CollectiveError
-        One is wrong on another rank.
+        An argument is wrong on another rank.
     """
-    local, dtype = from_root(desc, lambda: _whole(array, desc), root)
+    local, dtype = from_root(desc, lambda: _read_whole(array, desc), root)
     return DistributedArray._from_result(desc, local, dtype)
 
 
-def _whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
-    """What NumPy makes of the array, if it fits."""
+def _read_whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
+    """The array as NumPy reads it; an error if it does not fit."""
     if array is None:
         return None
     if _is_masked(array):
         raise ArrayError("the array is a masked array, whose mask would not move with it: pass array.filled(value)")
-    given = host_array("array", array)
+    readable = host_array("array", array)
     try:
-        made = np.asarray(given)
+        whole = np.asarray(readable)
     except Exception as caught:
         raise ArrayError(f"NumPy cannot make an array of this {type(array).__name__}: {caught}") from caught
-    if made.shape != desc.shape:
-        raise ArrayError(f"the array has shape {made.shape}, but desc has shape {desc.shape}: they must be equal")
-    return made
+    if whole.shape != desc.shape:
+        raise ArrayError(f"the array has shape {whole.shape}, but desc has shape {desc.shape}: they must be equal")
+    return whole
 
 
 def _is_masked(array: object) -> bool:
-    """Whether it is a masked array, or a nested sequence with one in it, of which NumPy would drop the mask."""
+    """Whether this is a masked array, or a nested sequence that contains one: NumPy would drop the mask."""
     if isinstance(array, list | tuple):
         return any(map(_is_masked, array))
     return isinstance(array, np.ma.MaskedArray)

@@ -1,21 +1,21 @@
 """Linear algebra on distributed arrays, with names and results as NumPy's and SciPy's.
 
-Routines are collective over the communicator of their operands, which are in any layouts. They have in common:
+Routines are collective over the communicator of their operands, which may have any layouts. Common arguments:
 
-- `overwrite_a`, `overwrite_b`: whether the operand's own memory may be used, which saves a copy where its layout fits; what it
-  then holds is undefined. Otherwise no operand is changed.
-- `check_finite`: whether infs and NaNs are refused, by a ValueError; where there are any, no result is checked.
-- `check`: whether the result is checked, by products with random vectors. Where it is none, it is computed once more in another
+- `overwrite_a`, `overwrite_b`: whether the operand's memory may be used, which saves a copy if its layout fits; it is undefined
+  afterwards. Otherwise no operand is changed.
+- `check_finite`: whether infs and NaNs are refused, by a ValueError. Results of operands with infs or NaNs are not checked.
+- `check`: whether the result is checked, by products with random vectors. A wrong result is computed once more in another
   layout, with a warning.
-- `layout`: a Descriptor, or a DistributedArray that has it. The layout of the first operand to work in; by default an operand's
-  own where it fits, or that of `layout_for`.
-- `like`: the same, of the result.
+- `layout`: a Descriptor, or a DistributedArray that has it: the layout of the first operand to work in. By default an operand's
+  own layout if it fits, else that of `layout_for`.
+- `like`: a Descriptor, or a DistributedArray that has it: the layout of the result.
 
-What is wrong is an error on all ranks. Of any routine that may be
+An error is raised on all ranks. Any routine may raise
 
-- a `numpy.linalg.LinAlgError`: what ScaLAPACK returned is no result;
+- a `numpy.linalg.LinAlgError`: the result of ScaLAPACK is wrong;
 - an `ArrayError`, a `DescriptorError` or a `LibraryError`: an argument is wrong on this rank, or there is no ScaLAPACK;
-- a `CollectiveError`: so it is on another rank, or ranks ask for different things.
+- a `CollectiveError`: an argument is wrong on another rank, or ranks ask for different things.
 """
 
 from .conditioning import cond, matrix_rank, pinv

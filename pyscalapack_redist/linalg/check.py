@@ -1,9 +1,9 @@
-"""Check: whether the library's result is one, by products with a few random vectors, in O(n²) and without a copy of a matrix.
+"""Checks of the library's results by products with a few random vectors, in O(n²) and without a copy of a matrix.
 
-With R the residual of a factorisation (A - L U, say) and y a vector of independent Gaussian numbers, each component along a
-singular direction of R is missed only if that of y is small: for real data a residual of k bounds is below the bound for
-all of three vectors with a probability of about (0.8 / k)³ (Freivalds 1977, for finite fields). The products are NumPy's,
-in float64 and by panels of columns, as the library that is checked is a suspect itself.
+Let R be the residual of a factorisation, such as A - L U, and y a vector of independent Gaussian numbers. R y is small only
+if the components of y along the singular directions of R are. For real data a residual of k bounds is below the bound for all
+of three vectors with a probability of about (0.8 / k)³ (Freivalds 1977, for finite fields). The products are NumPy's, in
+float64 and by panels of columns, since the library itself is under test.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SMALL_PANEL = 2**13  # elements
 
 @functools.lru_cache(maxsize=16)
 def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
-    """Random vectors, the columns of a read-only array, the same on all ranks and in each call. Not collective."""
+    """Random vectors, as columns of a read-only array, equal on all ranks and in each call."""
     rng = np.random.default_rng((SEED, stream))
     vectors: NDArray[Any] = rng.standard_normal((size, VECTORS))
     if is_complex:
@@ -41,14 +41,14 @@ def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
 
 @functools.lru_cache(maxsize=64)
 def indices_of(axis: Any, coordinate: int) -> NDArray[np.int64]:
-    """Global indices that a process holds along a dimension, not to be written. Not collective."""
+    """Global indices that a process holds along a dimension; do not write into the array."""
     return axis.global_indices(coordinate)  # type: ignore[no-any-return]
 
 
 class Claim(NamedTuple):
-    """What holds for a right result: an equation; by how much it does not hold, and what rounding may come to.
+    """An equation that a right result satisfies: its error, and the bound of an error by rounding.
 
-    These are numbers, or arrays with one for each right-hand side.
+    Both are numbers, or arrays with a number for each right-hand side.
     """
 
     text: str
@@ -57,17 +57,17 @@ class Claim(NamedTuple):
 
     @classmethod
     def equal(cls, text: str, product: Any, expected: Any, bound: Any) -> Claim:
-        """That vectors are equal, the columns of two arrays: the error is the largest length of a difference."""
+        """Equal columns of two arrays; the error is the largest length of a difference."""
         return cls(text, length(product - expected), bound)
 
     @classmethod
     def equal_sides(cls, text: str, product: Any, expected: Any, bound: Any) -> Claim:
-        """That rows are equal, each of one right-hand side."""
+        """Equal rows, each of a right-hand side."""
         return cls(text, lengths(product - expected), bound)
 
     @property
     def excess(self) -> float:
-        """The largest error in bounds; inf where it is no number."""
+        """The largest error divided by its bound; inf for NaN."""
         error, bound = np.broadcast_arrays(self.error, self.bound)
         excesses = np.where(error <= bound, 0, error / bound)
         largest: float = np.nan_to_num(excesses, nan=np.inf).max(initial=0)
@@ -75,25 +75,24 @@ class Claim(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Products with a matrix, summed over the ranks; None where they were not asked for."""
+    """Products with a matrix, summed over the ranks; None for those that were not asked for."""
 
     right: Any = None  # M X
     left: Any = None  # M^H X
-    norm: float = 0.0  # Frobenius's
-    norms: Any = None  # that of each column
+    norm: float = 0.0  # Frobenius norm
+    norms: Any = None  # of each column
     trace: float = 0.0  # of a Hermitian matrix
 
     @property
     def product(self) -> Any:
-        """That of the two which was asked for alone."""
+        """The only product that was asked for."""
         return self.left if self.right is None else self.right
 
 
 class Check:
     """The check of one attempt, on arrays in the layout of the problem.
 
-    Without `scaled` operands may be so large or small that squares of float64 overflow or vanish; then norms are of extended
-    precision.
+    Without `scaled` the squares of an operand may overflow or vanish in float64; its norms then have extended precision.
     """
 
     def __init__(self, problem: Problem, *, scaled: bool = False) -> None:
@@ -109,16 +108,16 @@ class Check:
         self._layouts: dict[str, Descriptor] = {}
 
     def vectors(self, size: int, stream: int = 0) -> NDArray[Any]:
-        """Random ones. Not collective."""
+        """Random vectors."""
         return gaussian(size, self._complex, stream)
 
     def bound(self, size: int, factor: float) -> float:
-        """What errors of rounding come to in a matrix of this size, relative to the norms in the routine's analysis."""
+        """Bound of the error by rounding in a matrix of this size, relative to the norms in the routine's analysis."""
         bound: float = factor * self.eps * (size + 10.0) ** 0.5
         return bound
 
     def scale(self, norm: Any, size: int) -> Any:
-        """A norm, and what a result may lose where its elements are too small for the dtype."""
+        """A norm, plus what is lost of elements that are too small for the dtype."""
         return norm + size * self._tiny
 
     def add(
@@ -132,11 +131,11 @@ class Check:
         columns: bool = False,
         norm: bool = True,
     ) -> None:
-        """Compute this rank's part of products, to be summed later. Not collective; what fails is raised on all then.
+        """Compute this rank's part of products. `sums` adds the parts, and raises errors on all ranks.
 
-        `right` is X for M X, and `left` for M^H X. A part is "L" or "U": that triangle or trapezoid only; "l": the lower one
-        with a diagonal of ones that is not there; "HL" or "HU": the Hermitian matrix of which that triangle is stored.
-        `columns` and `norm` say whether the norm of each column, and of all, is wanted.
+        `right` is X for M X, and `left` for M^H X. `part` is "L" or "U" for a triangle or trapezoid; "l" for the lower one with
+        ones in place of its diagonal; "HL" or "HU" for the Hermitian matrix that is stored as a triangle. `columns` and `norm`
+        say whether to compute the norm of each column, and of the matrix.
         """
         if not self.active:
             return
@@ -154,12 +153,12 @@ class Check:
         adjoint: bool = False,
         norm: bool = False,
     ) -> None:
-        """As `add`, the product with F or F^H of the Cholesky factorisation F F^H, F being L or U^H. Not collective."""
+        """As `add`, for F or F^H of the Cholesky factorisation F F^H: F is L or U^H."""
         side = "right" if lower != adjoint else "left"
         self.add(name, factor, **{side: x}, part="L" if lower else "U", norm=norm)  # type: ignore[arg-type]
 
     def sums(self) -> dict[str, Sums]:
-        """Of all that was added since the last time. Collective."""
+        """Sums of all products added since the last call. Collective."""
         return self._summed(lambda sums: sums) if self.active else {}
 
     def require(
@@ -168,10 +167,10 @@ class Check:
         factors: DistributedArray | None = None,
         norm: float = 0.0,
     ) -> None:
-        """Refuse the attempt on all ranks, unless claims hold for the sums of all that was added. Collective.
+        """Refuse the attempt on all ranks unless the claims hold for the sums of all added products. Collective.
 
-        They are compared on the first rank alone, so that all ranks hear the same. By as much as elements have grown in
-        `factors`, those of a matrix of this norm, they may be off, with a warning.
+        The first rank alone compares, so that all ranks get one verdict. An error that the growth of elements in `factors`
+        explains, relative to a matrix of norm `norm`, is a warning.
         """
         worst = self._summed(lambda sums: _worst(claims(sums))) if self.active else None
         if worst is None:
@@ -188,7 +187,7 @@ class Check:
     def run(
         self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None
     ) -> tuple[Any, dict[str, Sums]]:
-        """As `Problem.run`, and on the way the sums of all that was added before. Collective."""
+        """As `Problem.run`, with the sums of all products added before. Collective."""
         choose = combined or first_known
         return self._run(work, lambda values, sums: (choose(values), sums))
 
@@ -197,12 +196,14 @@ class Check:
             return self._run(lambda: None, lambda _, sums: then(sums))
 
     def _run(self, work: Callable[[], Any], combined: Callable[[list[Any], dict[str, Sums]], R]) -> R:
-        """What is made, on the first rank, of what the work of all ranks gave, and of the sums."""
+        """Combine the results of all ranks' work and the sums, on the first rank."""
         parts, layouts = self._parts, self._layouts
         self._parts, self._layouts = {}, {}
 
         def of_all(replies: list[tuple[Any, dict[str, _PartialSums | None]]]) -> R:
-            sums = {name: _sums(desc, [told[name] for _, told in replies]) for name, desc in layouts.items()}
+            sums = {
+                name: _sums(desc, [rank_parts[name] for _, rank_parts in replies]) for name, desc in layouts.items()
+            }
             return combined([value for value, _ in replies], sums)
 
         result: R = self._problem.run(lambda: (work(), parts), of_all)
@@ -210,16 +211,16 @@ class Check:
 
 
 def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
-    """The claim that is furthest from holding, and by how many bounds; None if all hold."""
+    """The claim with the largest excess, and that excess; None if all hold."""
     excesses = [(claim.excess, claim.text) for claim in claims]
     excess, text = max(excesses, default=(0.0, ""))
     return (text, excess) if excess else None
 
 
 class _PartialSums(NamedTuple):
-    """What one rank has of the sums: rows of M X, columns of M^H X, squares of elements, also by columns.
+    """A rank's part of the sums: rows of M X, columns of M^H X, squares of elements, also by columns.
 
-    Of a Hermitian matrix, of which a triangle is stored, `across` is of M X as well.
+    For a Hermitian matrix, which is stored as a triangle, `across` is a part of M X as well.
     """
 
     rows: NDArray[Any] | None
@@ -231,7 +232,7 @@ class _PartialSums(NamedTuple):
 
 
 def _sums(desc: Descriptor, parts: Sequence[_PartialSums | None]) -> Sums:
-    """Of all ranks of a communicator, by rank."""
+    """Add the parts of all ranks of a communicator, which are in the order of ranks."""
     right: NDArray[Any] | None = None
     left: NDArray[Any] | None = None
     squares: NDArray[Any] | None = None
@@ -312,7 +313,7 @@ def _part(
 
 
 def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]) -> None:
-    """Add a product with a few vectors: one by one, as libraries are slow for matrices of so few columns."""
+    """Add a product with a few vectors, one at a time: libraries are slow for matrices of few columns."""
     if panel.size < SMALL_PANEL:
         total += panel @ vectors
         return
@@ -323,7 +324,7 @@ def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]
 def _panels(
     local: NDArray[Any], rows: NDArray[np.int64], across: NDArray[np.int64], part: str, dtype: np.dtype[Any]
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
-    """Panels of columns of a local array, or what they have of a triangle: local rows, local columns, elements."""
+    """Panels of columns of a local array, or of its triangle: local rows, local columns, elements."""
     lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
     for over in panels(rows.size, across.size):
         if not part:
@@ -339,10 +340,10 @@ def _panels(
 
 
 def length(difference: NDArray[Any]) -> Any:
-    """The largest length of the vectors that are the columns. Not collective."""
+    """The largest length of a column."""
     return np.sqrt((np.abs(difference) ** 2).sum(axis=0)).max(initial=0)
 
 
 def lengths(difference: NDArray[Any]) -> NDArray[Any]:
-    """The largest absolute value in each row, which is of one right-hand side. Not collective."""
+    """The largest absolute value in each row, which belongs to a right-hand side."""
     return np.abs(difference).max(axis=1, initial=0)  # type: ignore[no-any-return]

@@ -55,7 +55,7 @@ def cond(
     numpy.linalg.LinAlgError
         `a` has no elements, or a singular value did not converge.
     ValueError
-        `p` is none of these.
+        `p` is not one of these.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
@@ -107,7 +107,7 @@ def matrix_rank(
     numpy.linalg.LinAlgError
         A singular value did not converge.
     ValueError
-        `tol` and `rtol` are both given, or are no numbers.
+        `tol` or `rtol` is not a number, or both are used.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
@@ -157,7 +157,7 @@ def pinv(
     numpy.linalg.LinAlgError
         A singular value did not converge.
     ValueError
-        `rcond` is no number.
+        `rcond` is not a number.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:

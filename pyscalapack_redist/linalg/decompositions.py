@@ -17,7 +17,7 @@ from .problem import LayoutOption, Options, Problem, ShapeAndLayout
 from .systems import check_square_matrix, keep_triangle, require_cholesky
 from .working_layouts import routine, shaped_like
 
-# As in `systems`; the last one is for pairs of matrices.
+# As in `systems`; the last is for pairs of matrices.
 PRODUCT, ORTHOGONAL, SQUARES, TRACE, PAIR = 64.0, 16.0, 16.0, 8.0, 16.0
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}
 
@@ -26,7 +26,7 @@ MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "f
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns.
+    """Result of `qr`.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class QRResult(NamedTuple):
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns.
+    """Result of `svd`.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def qr(
     a, overwrite_a, check_finite, check, layout
         As for all routines of `linalg`; of m x n elements.
     mode : {"reduced", "complete", "r"}
-        Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are taken as well.
+        Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are accepted as well.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def qr(
     Raises
     ------
     ValueError
-        `mode` is none of these.
+        `mode` is not one of these.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
@@ -157,19 +157,19 @@ def qr(
 
 
 def product_claim(check: Check, text: str, product: Any, a: Sums, shape: tuple[int, ...]) -> Claim:
-    """Of a product of orthogonal factors with vectors, which is that of A."""
+    """The claim that a product of orthogonal factors with vectors equals the product with A."""
     size = max(shape)
     return Claim.equal(text, product, a.right, check.bound(size, PRODUCT) * check.scale(a.norm, size))
 
 
 def orthogonal_claim(check: Check, text: str, product: Any, x: NDArray[Any]) -> Claim:
-    """Of vectors that come back from a product with a factor and its transpose."""
+    """The claim that a factor and its transpose together leave vectors as they are."""
     size = x.shape[0]
     return Claim.equal(text, product, x, check.bound(size, ORTHOGONAL) * float(size) ** 0.5)
 
 
 def copy_corner(source: DistributedArray, target: DistributedArray) -> None:
-    """Copy what both have, from (0, 0) on, between layouts that differ in their shapes alone. Not collective."""
+    """Copy the elements that both arrays have; their layouts differ only in shape."""
     if source.local is not None and target.local is not None:
         rows, columns = (min(sizes) for sizes in zip(source.local.shape, target.local.shape, strict=True))
         target.local[:rows, :columns] = source.local[:rows, :columns]
@@ -249,7 +249,7 @@ def svd(
 
 
 def scale_by_power(values: NDArray[Any], exponent: int | NDArray[np.int64]) -> NDArray[Any]:
-    """Times a power of 2. Not collective."""
+    """Multiply by 2**exponent."""
     with np.errstate(over="ignore"):
         return np.ldexp(values, exponent) if np.any(exponent) else values
 
@@ -274,9 +274,9 @@ def decompose(problem: Problem, matrix: DistributedArray) -> tuple[DistributedAr
 def require_triplets(
     check: Check, u: DistributedArray, values: NDArray[Any], vh: DistributedArray, y: NDArray[Any]
 ) -> dict[str, Sums]:
-    """U (s * (Vh y)) = A y, from "a" that was added before, and that U and Vh are orthogonal. Collective.
+    """Require U (s * (Vh y)) = A y, and that U and Vh are orthogonal. Collective.
 
-    Returns the sums of the first round: "vh" of Vh y among them.
+    The product "a" of A y must have been added. Returns the sums of the first round, with Vh y as "vh".
     """
     if not check.active:
         return {}
@@ -302,7 +302,7 @@ def require_triplets(
 
 
 def order_claim(text: str, ascending: NDArray[Any], never_negative: NDArray[Any] | None = None) -> Claim:
-    """That values are in order and finite, some of them not negative either."""
+    """The claim that values are in order and finite, and that others are not negative."""
     right = bool(np.isfinite(ascending).all() and (np.diff(ascending) >= 0).all())
     if never_negative is not None:
         right = right and not (never_negative < 0).any()
@@ -320,7 +320,7 @@ def relative_tolerance(value: float | None, dtype: np.dtype[Any], shape: tuple[i
 
 
 def singular_values(problem: Problem) -> NDArray[Any]:
-    """Those of the operand a, divided by its power of 2. Collective."""
+    """Singular values of the operand a divided by 2**exponent. Collective."""
 
     def work() -> NDArray[Any]:
         matrix, verify = problem.move("a", exponent=problem.exponent("a")), Check(problem, scaled=True)
@@ -343,7 +343,7 @@ def singular_values(problem: Problem) -> NDArray[Any]:
 
 
 def _complete(problem: Problem, columns: DistributedArray) -> DistributedArray:
-    """Orthonormal columns, with others that make the matrix square and unitary."""
+    """Complete orthonormal columns to a square, unitary matrix."""
     m, few = columns.shape
     reflectors, whole = problem.zeros((m, few)), problem.zeros((m, m))
     copy_corner(columns, reflectors)
@@ -352,7 +352,7 @@ def _complete(problem: Problem, columns: DistributedArray) -> DistributedArray:
         tau = pxgeqrf(reflectors)
         copy_corner(reflectors, whole)
         pxorgqr(whole, tau, m, few)
-        copy_corner(columns, whole)  # what p?geqrf has made of them may differ in sign
+        copy_corner(columns, whole)  # those of p?geqrf may differ in sign
 
     problem.run(work)
     return whole
@@ -362,7 +362,7 @@ def _complete(problem: Problem, columns: DistributedArray) -> DistributedArray:
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns.
+    """Result of `eigh`.
 
     Attributes
     ----------
@@ -560,7 +560,7 @@ def eigvalsh(
 
 
 def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
-    """Of the operand a, without vectors. Collective."""
+    """Eigenvalues of the operand a, without vectors. Collective."""
     exponent = problem.exponent("a")
 
     def work() -> NDArray[Any]:
@@ -573,7 +573,7 @@ def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
 
 
 def _solve_for_values(check: Check, matrix: DistributedArray, triangle: str, before: dict[str, Sums]) -> NDArray[Any]:
-    """All eigenvalues; the matrix is overwritten. Its sums are those "a" that were added or are in `before`. Collective."""
+    """All eigenvalues; the matrix is overwritten. Its sums are in `before` or have been added, as "a". Collective."""
     values: NDArray[Any]
     values, sums = check.run(lambda: pxsyev(matrix, triangle))
     _require_values(check, values, (before | sums).get("a"))
@@ -583,7 +583,7 @@ def _solve_for_values(check: Check, matrix: DistributedArray, triangle: str, bef
 def _require_pairs(
     check: Check, values: NDArray[Any], vectors: DistributedArray, a: Sums | None, y: NDArray[Any]
 ) -> None:
-    """V (w * (V^H y)) = A y, and that V is orthogonal. Collective."""
+    """Require V (w * (V^H y)) = A y, and that V is orthogonal. Collective."""
     if a is None:
         return
     check.add("v", vectors, left=y, right=y)
@@ -599,7 +599,7 @@ def _require_pairs(
 
 
 def _require_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
-    """The sum of w is the trace of A, and that of w² the square of its Frobenius norm. Collective."""
+    """Require that the sum of w is the trace of A, and that of w² the square of its Frobenius norm. Collective."""
     if a is None:
         return
     w, size = values.astype(check.real), values.size
@@ -621,17 +621,17 @@ def _require_generalized(
     y: NDArray[Any],
     type: int,
 ) -> None:
-    """Of A x = w B x: V^H (A y) = w * (V^H (B y)) and V (V^H (B y)) = y, or what these are for the other types. Collective."""
+    """Require V^H (A y) = w * (V^H (B y)) and V (V^H (B y)) = y, or the equations of the other types. Collective."""
     if not check.active:
         return
     z_a, z_b, w, count = before["a"].product, before["b"].product, values[:, None], y.shape[1]
     check.add("v", vectors, left=y if type == 3 else np.hstack([z_a if type == 1 else y, z_b]))
     first = check.sums()["v"].product
-    one, other = first[:, :count], first[:, count:]
+    products, other = first[:, :count], first[:, count:]
     if type == 1:
         check.add("v", vectors, right=other)
     else:
-        check.add("v", vectors, right=np.hstack([w * one, other] if type == 2 else [one, w * one]))
+        check.add("v", vectors, right=np.hstack([w * products, other] if type == 2 else [products, w * products]))
 
     def claims(sums: dict[str, Sums]) -> list[Claim]:
         v, a, b = sums["v"], before["a"].norm, before["b"].norm
@@ -640,7 +640,7 @@ def _require_generalized(
         if type == 1:
             pairs = bound * v.norm * (a + np.abs(values).max(initial=0) * b) * v.norm * b**0.5
             equations = [
-                Claim.equal("V^H (A y) = w * (V^H (B y))", one, w * other, pairs),
+                Claim.equal("V^H (A y) = w * (V^H (B y))", products, w * other, pairs),
                 Claim.equal("V (V^H (B y)) = y", product, y, inverse),
             ]
         elif type == 2:
@@ -660,7 +660,7 @@ def _require_generalized(
 
 
 def _read_subset(subset: Any, n: int) -> tuple[int, int]:
-    """The eigenvalues that are asked for, from the first to before the last."""
+    """The range of eigenvalues to return: the first, and the end."""
     if subset is None:
         return 0, n
     try:
@@ -683,10 +683,10 @@ def _reduce(
     before: dict[str, Sums],
     y: NDArray[Any],
 ) -> float:
-    """Make the problem a standard one; by what its eigenvalues are to be multiplied. Collective.
+    """Reduce a generalized problem to a standard one; returns the factor of its eigenvalues. Collective.
 
-    What later checks need goes into `before`. Without vectors to check, the factor F of B and the matrix C of the standard
-    problem are checked here: F (C (F^H y)) = A y for the type 1, C y = F^H (A (F y)) for the others.
+    Sums for later checks go into `before`. If there are no vectors to check, the factor F of B and the matrix C of the
+    standard problem are checked here: F (C (F^H y)) = A y for type 1, C y = F^H (A (F y)) for the others.
     """
     lower = uplo == "L"
     if check.active and type == 3 and not eigvals_only:
@@ -727,6 +727,6 @@ def _reduce(
 
 
 def _transform_back(vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int) -> None:
-    """X = inv(L^H) Y or inv(U) Y for the types 1 and 2, and L Y or U^H Y for 3; as p?sygvx does."""
+    """X = inv(L^H) Y or inv(U) Y for types 1 and 2, and L Y or U^H Y for type 3, as in p?sygvx."""
     back, trans = (pxtrmm, "NC") if type == 3 else (pxtrsm, "CN")
     back(factor, vectors, uplo, trans["LU".index(uplo)])

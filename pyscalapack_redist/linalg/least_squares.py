@@ -1,4 +1,4 @@
-"""Least squares, of matrices of full rank by their QR factors, of others by their singular values."""
+"""Least squares: by QR factors for matrices of full rank, by singular values for any."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Squares = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` returns.
+    """Result of `lstsq`.
 
     Attributes
     ----------
@@ -38,9 +38,9 @@ class LstsqResult(NamedTuple):
         For each right-hand side the sum of squares of B - A X, on every rank; empty where A is not tall, or not of full
         rank.
     rank : int
-        That of A.
+        Rank of A.
     singular_values : ndarray or None
-        Those of A, descending, on every rank; None with the method "qr", which does not compute them.
+        Singular values of A, descending, on every rank; None with the method "qr", which does not compute them.
     """
 
     x: DistributedArray
@@ -88,7 +88,7 @@ def lstsq(
         "qr": the matrix is not of full rank, a diagonal element of its factor being zero but for rounding. "svd": a
         singular value did not converge.
     ValueError
-        `method` is none of these, `rcond` is given with "qr" or is no number.
+        `method` is not one of these, or `rcond` is not a number, or is used with "qr".
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
@@ -109,7 +109,7 @@ def lstsq(
 
 
 def _by_qr(problem: Problem) -> tuple[Any, ...]:
-    """By p?gels, with each right-hand side near 1: it would scale all of them by the largest, and not all of it back."""
+    """Solve by p?gels, with each right-hand side scaled to 1: p?gels scales all by the largest, and not all of them back."""
     exponent = problem.exponent("a")
     matrix = problem.move("a", exponent=exponent)
     (m, n), count = matrix.shape, problem.columns("b")
@@ -166,7 +166,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
 def _require_least_norm(
     check: Check, sides: DistributedArray, before: dict[str, Sums], condition: float, y: NDArray[Any]
 ) -> None:
-    """A x = b, and that x is orthogonal to vectors of the null space of A: y without the solution of A X = A y. Collective."""
+    """Require A x = b, and that x is orthogonal to vectors of the null space: y minus the solution of A X = A y. Collective."""
     (n, count), a, b = sides.shape, before["a"], before["b"]
     last = np.eye(count, VECTORS, VECTORS - count)
     check.add("x", sides, right=last, left=a.left, columns=True)
@@ -179,7 +179,7 @@ def _require_least_norm(
 
 
 def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
-    """X = V inv(S) U^H B, with the singular values that are not zero; what is left of B is B - U U^H B."""
+    """Solve by X = V inv(S) U^H B with the singular values that are not zero; the residual is B - U U^H B."""
     exponent = problem.exponent("a")
     matrix = problem.move("a", exponent=exponent)
     sides = problem.move("b")
@@ -228,13 +228,13 @@ def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
 
 
 def _squares(sides: DistributedArray, first: int) -> Squares:
-    """This rank's part of the sums of squares of the columns, from a row on, and which columns. Not collective."""
+    """This rank's columns, and their sums of squares from a row on."""
     rows, columns, local = local_elements(sides)
     return columns, (np.abs(local[rows >= first]).astype(np.float64) ** 2).sum(axis=0)
 
 
 def _normalize_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int64]:
-    """Divide each column by the power of 2 above its largest absolute value; these powers. Collective."""
+    """Divide each column by the power of 2 above its largest absolute value; returns the exponents. Collective."""
 
     def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
         _, columns, local = local_elements(sides)
@@ -247,7 +247,7 @@ def _normalize_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.
 
 
 def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
-    """Multiply each column by a power of 2. Not collective."""
+    """Multiply each column by a power of 2."""
     with problem.collect_errors():
         _, columns, local = local_elements(sides)
         for column, exponent in enumerate(exponents[columns].tolist()):
@@ -255,14 +255,14 @@ def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray
 
 
 def _pad(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
-    """With zeros below. Not collective."""
+    """Vectors with zeros below, of so many rows."""
     padded = np.zeros((rows, vectors.shape[1]), vectors.dtype)
     padded[: vectors.shape[0]] = vectors
     return padded
 
 
 def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:
-    """Write the last columns, from the first on, which all ranks have whole. Not collective."""
+    """Write columns, which all ranks have, into `sides` from column `first` on."""
     with problem.collect_errors():
         rows, across, local = local_elements(sides)
         inside, over = rows < columns.shape[0], across >= first

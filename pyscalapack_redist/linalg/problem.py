@@ -1,4 +1,4 @@
-"""Problem: one call of a routine of linalg, from what the ranks agree on to the result in the layout that was asked for."""
+"""Problem: a call of a routine of linalg on all ranks: agreement on its arguments, moves of operands, checks, the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .working_layouts import another_layout, as_column, check_counts, check_work_layout, current_call, layout_for, stays
 
 LayoutOption = Descriptor | Distributed | None
-# The shape for which a layout is chosen, and the layout of the result where no other is asked for.
+# The shape for which a layout is chosen, and the default layout of the result.
 ShapeAndLayout = tuple[tuple[int, ...], Descriptor]
 
 R = TypeVar("R")
@@ -42,31 +42,31 @@ class Options(TypedDict, total=False):
 
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
-LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which stays in a core's cache for all that is done with it
-LOCAL = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments of one rank, or that operands come from
+LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which fits a core's cache
+LOCAL = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
 class RefusedError(Exception):
-    """What the library returned is no result. On all ranks."""
+    """The library returned a wrong result. Raised on all ranks."""
 
 
 class Problem:
-    """The call of a routine that is under way.
+    """A call of a routine on all ranks of its operands' communicator.
 
-    Collective over the communicator of its operands, as are its methods that move or run. The ranks agree on all arguments
-    of the routine, but for those of `LOCAL`, and on `options`.
+    Collective, as are the methods that move operands or run work. The ranks agree on all arguments of the routine except
+    those of `LOCAL`, and on `options`.
 
     Parameters
     ----------
     operands : mapping of str to DistributedArray
         In the order of the arguments.
     check_arguments : callable
-        Called with the operands, it raises where their shapes do not fit; its result is as `ShapeAndLayout`.
+        Called with the operands. Raises an error if their shapes do not fit; returns `ShapeAndLayout`.
     vectors : sequence of str
-        Operands that may be of one dimension.
+        Operands that may have one dimension.
     check_finite : bool, optional
-        Whether infs and NaNs are refused, where the routine has no such keyword.
+        Whether infs and NaNs are refused, for a routine without this keyword.
     """
 
     dtype: np.dtype[Any]  # of all operands
@@ -106,7 +106,7 @@ class Problem:
                 self._layout(arguments["layout"], shape),
                 self._target(arguments.get("like"), usual),
             )
-            values = {name: canonical_form(given) for name, given in arguments.items() if name not in LOCAL}
+            values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in LOCAL}
         call = digest(("linalg", self._routine, *values.values()))
 
         def statements() -> list[Statement]:
@@ -167,7 +167,7 @@ class Problem:
         return desc
 
     def _layout(self, layout: LayoutOption, shape: tuple[int, ...]) -> Descriptor:
-        """The layout to work in: that given, an operand's own if it fits, or what the model chooses."""
+        """The layout to work in: the argument, else the first operand's layout that fits, else that of the model."""
         if layout is not None:
             chosen = self._read_layout("layout", layout)
             check_work_layout(self._routine, chosen, shape)
@@ -184,7 +184,7 @@ class Problem:
         return desc
 
     def _agree_facts(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
-        """The one dtype that the ranks know of the operands, and the largest magnitudes."""
+        """The dtype of all operands, which some ranks may not know, and the largest magnitudes."""
         facts = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
         replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: facts, list)
         dtypes = [(name, dtype) for reply in replies for name, dtype, _ in reply if dtype is not None]
@@ -198,26 +198,27 @@ class Problem:
         }
 
     def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
-        """An equal grid with a BLACS context, made once for each communicator, and closed when that is freed. Collective
-        over the grid.
+        """An equal grid with a BLACS context. Collective over the grid.
+
+        There is one for each communicator, closed when the communicator is freed.
         """
         key = ProcessGrid, grid.shape, grid.ranks.tobytes()
-        own = self._group.held.get(key)
+        own = self._group.resources.get(key)
         if not isinstance(own, ProcessGrid):
-            own = self._group.held[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+            own = self._group.resources[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
         own.make_context()
         return own
 
     # -- arrays
 
     def layout(self, shape: tuple[int, int]) -> Descriptor:
-        """The layout of an array of this shape in the blocks and on the grid of the call. Not collective."""
+        """The layout of an array of this shape, in the blocks and on the grid of the call."""
         desc = Descriptor(shape, self._block, self._grid)
         check_counts(desc)
         return desc
 
     def zeros(self, shape: tuple[int, int]) -> DistributedArray:
-        """An array to be written, in the layout of the call; where there is no memory for it, `run` raises. Not collective."""
+        """A new array in the layout of the call. If memory is short, `run` raises."""
         desc, local = self.layout(shape), None
         with self.collect_errors():
             local = desc.zeros(self.dtype) if desc.coords is not None else None
@@ -232,9 +233,10 @@ class Problem:
         columns: int | None = None,
         exponent: int = 0,
     ) -> DistributedArray:
-        """An operand in the layout of the call: a copy, unless it is there already and may be overwritten, or is only read.
+        """Bring an operand into the layout of the call.
 
-        Rows and columns beyond those that it has are zero; elements are divided by a power of 2, of this exponent.
+        The result is a copy, unless the operand has that layout and may be overwritten, or is only read. Rows and columns
+        beyond the operand's are zero. Elements are divided by 2**exponent.
         """
         operand = self._operands[name]
         desc, local = as_column(operand.desc), operand.local
@@ -259,7 +261,7 @@ class Problem:
         return matrix
 
     def _own(self, name: str, local: NDArray[Any] | None, read_only: bool) -> NDArray[Any] | None:
-        """The local array of an operand, or a copy. Not collective."""
+        """The local array of an operand, or a copy."""
         with self.collect_errors():
             if local is None:
                 return None
@@ -271,7 +273,7 @@ class Problem:
         return local
 
     def columns(self, name: str) -> int:
-        """How many an operand has, as a matrix. Not collective."""
+        """The number of columns of an operand, 1 for a vector."""
         shape: tuple[int, ...] = self._operands[name].shape
         return (*shape, 1)[1]
 
@@ -293,7 +295,7 @@ class Problem:
         return local.flags.writeable and not any(np.shares_memory(local, array) for array in others)
 
     def to_result(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
-        """A result in the layout in which it is wanted; by default `target`."""
+        """Bring a result into a layout; by default `target`."""
         wanted = target or self.target
         desc, local = as_column(wanted), matrix.local
         if desc != matrix.desc:
@@ -304,7 +306,7 @@ class Problem:
 
     @contextlib.contextmanager
     def collect_errors(self) -> Iterator[None]:
-        """Have `run` raise on all ranks what fails in the block, unless all have raised it. Not collective."""
+        """Keep an error of the block for `run`, which raises it on all ranks. An error that all ranks have raised passes."""
         try:
             yield
         except Exception as caught:
@@ -315,16 +317,16 @@ class Problem:
     # -- the call
 
     def exponent(self, name: str) -> int:
-        """The power of 2 by which an operand is divided, where its squares or sums might overflow or vanish; else 0."""
+        """The exponent of 2 by which an operand is divided: not 0 only if squares or sums could overflow or vanish."""
         size = self.magnitudes[name]
         low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
         return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
 
     def attempt(self, work: Callable[[], R], letters: str) -> R:
-        """Compute a result; where it is refused, once more in another layout. Collective.
+        """Compute a result. If it is refused, compute it once more, in another layout. Collective.
 
-        The work moves operands, calls ScaLAPACK, `letters` of it for messages ("getrf and p?getrs"), and holds its check. Where
-        the second result is refused as well, or the operand for it has been overwritten, there is a LinAlgError.
+        The work moves operands, calls ScaLAPACK and requires that the claims hold. `letters` names its routines in messages,
+        as "getrf and p?getrs". If the second result is refused, or the operand has been overwritten, there is a LinAlgError.
         """
         try:
             return self._once(work)
@@ -346,9 +348,9 @@ class Problem:
         raise np.linalg.LinAlgError(f"{self._blame(letters)}: {refusal}{then}; {self._remedy()}")
 
     def _once(self, work: Callable[[], R]) -> R:
-        """An attempt; what fails on this rank between two steps of all ranks is raised on all of them. Collective."""
+        """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
         has_failed = True
-        with self.collect_errors(), np.errstate(all="ignore"):  # what is wrong the check says
+        with self.collect_errors(), np.errstate(all="ignore"):  # the check finds wrong results
             result = work()
             has_failed = False
         if has_failed:
@@ -371,7 +373,7 @@ class Problem:
         return f"{kernels}pass another layout=, or use another ScaLAPACK or BLAS (PYSCALAPACK_REDIST_LIBRARY names the file)"
 
     def growth(self, factors: DistributedArray, norm: float) -> float:
-        """By how much elements have grown at most on the way to U, from a matrix of this norm. Collective."""
+        """Upper bound of the growth of elements from a matrix of this norm to U. Collective."""
 
         def largest() -> float:
             rows, columns, local = local_elements(factors)
@@ -381,7 +383,7 @@ class Problem:
         return max(1.0, pivot * factors.shape[0] / norm) if norm else 1.0
 
     def warn(self, text: str) -> None:
-        """Warn at the end of the call, on the first rank alone. Not collective."""
+        """Warn at the end of the call, on the first rank only."""
         if self._comm.Get_rank() == 0:
             self._warnings.append(text)
 
@@ -403,7 +405,7 @@ def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: 
 
 
 def magnitude(local: NDArray[Any] | None) -> float:
-    """Between the largest absolute value and the Frobenius norm; inf or NaN where not all is finite. Not collective."""
+    """A number from the largest absolute value to the Frobenius norm; inf or NaN if not all elements are finite."""
     if local is None or local.size == 0:
         return 0.0
     matrix = local.reshape(local.shape[0], -1) if local.ndim != 2 else local
@@ -422,7 +424,7 @@ def magnitude(local: NDArray[Any] | None) -> float:
 
 
 def panels(rows: int, columns: int) -> Iterator[slice]:
-    """The columns of a local array, some at a time. Not collective."""
+    """Slices of columns that together are a local array."""
     width = max(LEAST_COLUMNS, ELEMENTS // max(1, rows))
     for first in range(0, columns, width):
         yield slice(first, min(first + width, columns))
@@ -463,7 +465,7 @@ def assemble(
 
 
 def times_power(local: NDArray[Any], exponent: int) -> None:
-    """Multiply by a power of 2, which need not be a number of the array's dtype, in place. Not collective."""
+    """Multiply by 2**exponent in place; the factor may be out of range of the dtype."""
     while exponent:
         step = max(-100, min(100, exponent))
         local *= local.real.dtype.type(2.0**step)
@@ -471,9 +473,9 @@ def times_power(local: NDArray[Any], exponent: int) -> None:
 
 
 def canonical_form(argument: Any) -> Any:
-    """What all ranks must have alike of an argument. Not collective.
+    """The part of an argument that must be equal on all ranks.
 
-    Of a distributed array that is the layout. Numbers that are equal are alike, as are sequences and arrays of equal numbers.
+    Of a distributed array that is the layout. Equal numbers have one form, and so have sequences and arrays of equal numbers.
     """
     desc = descriptor_of(argument)
     if isinstance(desc, Descriptor):
@@ -485,6 +487,6 @@ def canonical_form(argument: Any) -> Any:
 
 
 def describe(argument: Any) -> str:
-    """An argument as other ranks are told of it. Not collective."""
+    """An argument in the words of an error message."""
     desc = descriptor_of(argument)
     return repr(desc) if isinstance(desc, Descriptor) else shown(argument)

@@ -72,7 +72,7 @@ def matmul(
 def require_product(
     check: Check, left: DistributedArray, product: DistributedArray, b: Sums | None, y: NDArray[Any]
 ) -> None:
-    """C y = A (B y), from the sums of B y. Collective."""
+    """Require C y = A (B y); `b` has the sums of B y. Collective."""
     if b is None:
         return
     check.add("c", product, right=y)
@@ -141,7 +141,7 @@ def norm(
     Raises
     ------
     ValueError
-        `ord` or `axis` is none of these.
+        `ord` or `axis` is not one of these.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
@@ -204,7 +204,7 @@ def _hypot(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[n
     return np.where(np.isnan(first + second), np.nan, np.hypot(first, second))
 
 
-# Of each norm of a vector: that of the sizes along an axis, and that of two parts from the norms of both
+# For each norm of a vector: its value of sizes along an axis, and how norms of two parts are combined
 LINE_NORMS: dict[float, tuple[Callable[[NDArray[np.float64], int], Any], Callable[..., NDArray[np.float64]]]] = {
     1: (lambda sizes, axis: sizes.sum(axis=axis), np.add),
     2: (_lengths, _hypot),

@@ -1,4 +1,4 @@
-"""Linear systems: what is solved with LU and Cholesky factors, inverses and determinants."""
+"""Linear systems by LU and Cholesky factors, inverses and determinants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .check import Check, Claim, Sums
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
 from .working_layouts import check_rows, routine, shaped_like
 
-# What the errors of right results come to at most, as multiples of eps, a root of the order and norms: see docs/linalg.md.
+# Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
 
 
@@ -85,7 +85,7 @@ def solve(
 def require_system(
     check: Check, solution: DistributedArray, before: dict[str, Sums], factors: DistributedArray | None = None
 ) -> None:
-    """(A^H y)^H x = y^H b for each right-hand side, from the sums "a" of A^H y and "b" of B^H y. Collective."""
+    """Require (A^H y)^H x = y^H b for each right-hand side; the sums "a" are A^H y, "b" B^H y. Collective."""
     if not check.active:
         return
     a, b = before["a"], before["b"]
@@ -103,7 +103,7 @@ def require_system(
 
 
 class _LUFactors(NamedTuple):
-    """What p?getrf leaves, `pivots` being this rank's, and `exchanges` those of all rows, counted from 0, on every rank."""
+    """Result of p?getrf: `pivots` are this rank's, `exchanges` those of all rows, from 0, on every rank."""
 
     matrix: DistributedArray
     pivots: NDArray[np.intc] | None
@@ -137,7 +137,7 @@ def _factor_lu(problem: Problem) -> _LUFactors:
 
 
 def row_order(exchanges: NDArray[np.intp]) -> list[int]:
-    """The rows of A in the order of those of L U. Not collective."""
+    """Rows of A in the order in which L U has them."""
     order = list(range(exchanges.size))
     for row, other in enumerate(exchanges.tolist()):
         order[row], order[other] = order[other], order[row]
@@ -190,12 +190,12 @@ def lu_solve(
     layout: LayoutOption = None,
     like: LayoutOption = None,
 ) -> DistributedArray:
-    """Solve A X = B with what `lu_factor` returned, as `scipy.linalg.lu_solve`. Collective over their communicator.
+    """Solve A X = B with the result of `lu_factor`, as `scipy.linalg.lu_solve`. Collective over their communicator.
 
     Parameters
     ----------
     lu_and_piv : tuple
-        What `lu_factor` returned; it is not changed.
+        Result of `lu_factor`; not changed.
     trans : {0, 1, 2}
         Solve with A, its transpose or its conjugate transpose.
     b, overwrite_b, check_finite, check, layout, like
@@ -204,7 +204,7 @@ def lu_solve(
     Raises
     ------
     ValueError
-        `trans` is none of these.
+        `trans` is not one of these.
     """
     lu, piv = _unpack_pair("lu_and_piv", lu_and_piv)
 
@@ -253,12 +253,12 @@ def lu_solve(
 
 
 def _unpack_pair(name: str, factors: Any) -> tuple[Any, Any]:
-    """Both parts of factors; what is no pair has no part that passes the checks."""
+    """Both parts of a pair of factors. If there is no pair, the parts do not pass the checks."""
     return tuple(factors) if isinstance(factors, tuple | list) and len(factors) == 2 else (factors, name)
 
 
 def require_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums | None, y: NDArray[Any]) -> None:
-    """L (L^H y) = A y, or U^H (U y) = A y. Collective."""
+    """Require L (L^H y) = A y, or U^H (U y) = A y. Collective."""
     if a is None:
         return
     check.add_factor("first", factor, lower, y, adjoint=True)
@@ -269,7 +269,7 @@ def require_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sum
 
 
 def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
-    """Write zeros outside one triangle, or trapezoid. Not collective."""
+    """Write zeros outside a triangle or trapezoid."""
     rows, columns, local = local_elements(matrix)
     for some in panels(rows.size, columns.size):
         below = rows[:, None] - columns[some]
@@ -277,7 +277,7 @@ def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
 
 
 def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
-    """What this rank has of the diagonal. Not collective."""
+    """This rank's part of the diagonal."""
     _, rows, columns = diagonal_places(matrix.desc)
     return local_elements(matrix)[2][rows, columns]
 
@@ -311,7 +311,7 @@ def cholesky(
 
 
 def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray], object]) -> DistributedArray:
-    """The factor in one triangle, `then` called with it after p?potrf."""
+    """The factor in one triangle; `then` is called with it after p?potrf."""
     problem, part = Problem({"a": a}, check_square_matrix), "L" if lower else "U"
 
     def work() -> DistributedArray:
@@ -348,9 +348,9 @@ def cho_factor(
     Returns
     -------
     c : DistributedArray
-        The factor in one triangle; what is in the other one means nothing.
+        The factor in one triangle; the other triangle is undefined.
     lower : bool
-        Which one it is.
+        Which triangle has the factor.
     """
     return _cholesky(a, lower, lambda factor: None), bool(lower)
 
@@ -366,12 +366,12 @@ def cho_solve(
     layout: LayoutOption = None,
     like: LayoutOption = None,
 ) -> DistributedArray:
-    """Solve A X = B with what `cho_factor` returned, as `scipy.linalg.cho_solve`. Collective, as `solve`.
+    """Solve A X = B with the result of `cho_factor`, as `scipy.linalg.cho_solve`. Collective, as `solve`.
 
     Parameters
     ----------
     c_and_lower : tuple
-        What `cho_factor` returned, or (`cholesky`'s result, lower); it is not changed.
+        Result of `cho_factor`, or (result of `cholesky`, lower); not changed.
     b, overwrite_b, check_finite, check, layout, like
         As for `solve`; the result is checked against the factor.
     """
@@ -410,8 +410,8 @@ def inv(
 ) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
 
-    Parameters and errors are those of `solve`; by default the result is in the layout of `a`. Where the norms of A and of
-    its inverse multiply to 1 / eps or more, the check can tell nothing.
+    Parameters and errors are those of `solve`; by default the result is in the layout of `a`. If the norms of A and of
+    its inverse multiply to 1 / eps or more, the check says nothing.
     """
     problem = Problem({"a": a}, check_square_matrix)
 
@@ -437,7 +437,7 @@ def inv(
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns, on every rank.
+    """Result of `slogdet`, on every rank.
 
     Attributes
     ----------
@@ -460,7 +460,7 @@ def slogdet(
     Parameters
     ----------
     a, overwrite_a, check, layout
-        As for all routines of `linalg`; infs and NaNs go through, as with NumPy, and their factors are not checked.
+        As for all routines of `linalg`; infs and NaNs are accepted, as by NumPy, and their factors are not checked.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Which layout a routine works in: what fits one as it is, and a simple model that chooses grid and block. Not collective."""
+"""The layout that a routine works in: whether an operand's own fits, and a model that chooses grid and block."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
-    """The layout that a routine of `linalg` works in, where its operands are in none that fits. Not collective.
+    """The layout that a routine of `linalg` works in, if none of its operands has a layout that fits. Not collective.
 
     The model is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
     side along the longer side of the matrix. Of P processes it takes isqrt(P) by P // isqrt(P), and no more processes than
-    the matrix has 256 x 256 elements. Where a process would have no block, blocks are smaller.
+    the matrix has 256 x 256 elements. If a process had no block, blocks are smaller.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descript
 
 
 def _unfit(name: str, desc: Descriptor) -> str | None:
-    """What a routine cannot take about a layout."""
+    """Why a layout does not fit a routine; None if it does."""
     if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
         return "not of two dimensions over a two-dimensional grid, in order"
     obstacle = find_misalignment(desc)
@@ -113,7 +113,7 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
 
 
 def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
-    """Refuse a layout that is given to work in, and does not fit. Not collective."""
+    """Raise an error if a layout to work in does not fit."""
     if desc.shape != shape:
         raise DescriptorError(f"layout has shape {desc.shape}: it must have {shape}, that of the matrix")
     wrong = _unfit(name, desc)
@@ -125,13 +125,13 @@ def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> No
 
 
 def stays(name: str, desc: Descriptor) -> bool:
-    """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow. Not collective."""
+    """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow."""
     small = max(desc.shape) <= MOST_BLOCK
     return _unfit(name, desc) is None and (small or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK)
 
 
 def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descriptor:
-    """Another layout that fits a routine, for a second try: on half as many processes, in smaller blocks. Not collective."""
+    """A layout for a second attempt: on half as many processes, in smaller blocks."""
     for processes in (max(1, desc.grid.size // 2), 1):
         few = math.isqrt(processes)
         grid = ProcessGrid((few, processes // few), comm)
@@ -143,13 +143,13 @@ def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descript
 
 
 def check_rows(a: Distributed, b: Distributed) -> None:
-    """Refuse right-hand sides that do not fit a matrix. Not collective."""
+    """Raise an error if right-hand sides do not fit a matrix."""
     if b.shape[0] != a.shape[0]:
         raise ArrayError(f"b has shape {b.shape} and a {a.shape}: b must have {a.shape[0]} rows, as many as a")
 
 
 def check_counts(desc: Descriptor) -> None:
-    """Refuse what ScaLAPACK cannot count in 32 bits, on any process. Not collective."""
+    """Raise an error if ScaLAPACK cannot count the elements of a process in 32 bits."""
     rows, columns = desc.local_shape_of((0, 0))
     if max(desc.shape) >= LIMIT or max(1, rows) * columns >= LIMIT:
         raise DescriptorError(
@@ -179,7 +179,7 @@ def spread(block: object, n: int, processes: int) -> int | None:
 
 
 def as_column(desc: Descriptor) -> Descriptor:
-    """A vector's layout as that of a matrix of one column; its local array is `local[:, None]`. Not collective."""
+    """A vector's layout as that of a matrix of one column; its local array is `local[:, None]`."""
     if desc.ndim == 2:
         return desc
     whole = desc.parent or desc
