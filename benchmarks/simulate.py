@@ -30,7 +30,7 @@ from pyscalapack_redist.tools.arguments import (
     write_text,
     written,
 )
-from pyscalapack_redist.tools.layout_text import ABOUT_LAYOUTS
+from pyscalapack_redist.tools.layout_text import EXAMPLES, examples
 from pyscalapack_redist.tools.text import (
     console,
     counted,
@@ -190,7 +190,7 @@ def run(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     about = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        description=__doc__, epilog=ABOUT_LAYOUTS, formatter_class=about, allow_abbrev=False
+        description=__doc__, epilog=examples(EXAMPLES), formatter_class=about, allow_abbrev=False
     )
     add_case(parser)
     for name, read, default, metavar, text in OPTIONS:

@@ -23,6 +23,7 @@ TITLE_WIDTH = 60  # characters
 LEAST_FONT, MOST_FONT = 4.0, 11.0  # points
 MOST_NUMBERED = 32  # cells along a side of a heat map with numbers in them
 MOST_IN_LEGEND = 64
+PREFIXES = "kMGTPE"  # of thousands
 
 
 def need_matplotlib() -> None:
@@ -101,8 +102,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _ticks(axes: Axes, panel: Panel) -> None:
-    for edges, axis in ((panel.columns, axes.xaxis), (panel.rows, axes.yaxis)):
-        apart, shown = int(edges[-1]) / MOST_TICKS, [int(edges[-1])]
+    across = MOST_TICKS * 4 // max(4, len(str(int(panel.columns[-1]))) + 2)  # labels are beside one another
+    for edges, axis, most in ((panel.columns, axes.xaxis, across), (panel.rows, axes.yaxis, MOST_TICKS)):
+        apart, shown = int(edges[-1]) / most, [int(edges[-1])]
         for edge in edges[-2::-1].tolist():
             if shown[-1] - edge >= apart:
                 shown.append(edge)
@@ -174,9 +176,18 @@ def draw_heat(
             axis.set_major_formatter(FuncFormatter(lambda at, _: _number_at(numbers, at)))
     axes.set_ylabel(names[0])
     axes.set_xlabel(names[1])
-    if max(table.shape) <= MOST_NUMBERED and most < 10**5:
+    if max(table.shape) <= MOST_NUMBERED:
         colours = colormaps["viridis_r"](table / most)
-        number_cells(axes, {(i, j): str(n) for (i, j), n in np.ndenumerate(table) if n}, colours)
+        number_cells(axes, {(i, j): _short(int(n)) for (i, j), n in np.ndenumerate(table) if n}, colours)
+
+
+def _short(number: int) -> str:
+    """A number of up to 5 digits as it is, a larger one in thousands, millions, ...: 3.75M."""
+    if number < 10**5:
+        return str(number)
+    power = min((len(str(number)) - 1) // 3, len(PREFIXES))
+    digits = f"{number / 1000**power:.3g}"
+    return f"{digits}{PREFIXES[power - 1]}" if float(digits) < 1000 else f"{number:.1e}"
 
 
 def _number_at(numbers: Sequence[int], at: float) -> str:
@@ -184,7 +195,7 @@ def _number_at(numbers: Sequence[int], at: float) -> str:
 
 
 def number_cells(axes: Axes, texts: dict[tuple[int, int], str], colours: NDArray[np.float64]) -> None:
-    """Write texts into the cells of an image, in black or white. Not collective.
+    """Write texts into the cells of an image, in black or white, if the cells have room for them. Not collective.
 
     Parameters
     ----------
@@ -195,7 +206,13 @@ def number_cells(axes: Axes, texts: dict[tuple[int, int], str], colours: NDArray
     colours : ndarray
         The image's, rows x columns x 3 or 4.
     """
+    longest = max(map(len, texts.values()), default=1)
+    box, points = axes.get_window_extent(), 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    rows, columns = colours.shape[:2]
+    side = points * min(box.width / columns, box.height / rows)
+    size = min(7.0, 1.2 * side / longest)
+    if size < LEAST_FONT:
+        return
     for (i, j), text in texts.items():
         dark = float(colours[i, j, :3] @ (0.299, 0.587, 0.114)) < 0.55
-        size = 7 if len(text) < 4 else 5
         axes.text(j, i, text, ha="center", va="center", fontsize=size, color="white" if dark else "black")

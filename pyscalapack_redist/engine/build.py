@@ -26,7 +26,6 @@ from .spec import Spec
 from .stages import Move, Pair, Stage
 
 NOTHING: tuple[RankMessages, Arrays] = RankMessages([], [], []), ()
-ON_PAPER = "on paper; the exchange is chosen where ranks run"
 
 
 class PendingMove(NamedTuple):
@@ -151,9 +150,8 @@ def build(
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange.name}"
     why, paper_exchange = chosen.why, None
     if spec.on_paper:
-        why, paper_exchange = (
-            ("on paper; as asked", spec.exchange) if spec.exchange != "auto" else (ON_PAPER, "any exchange")
-        )
+        why = _choices_left(spec, chosen.schedule)
+        paper_exchange = spec.exchange if spec.exchange != "auto" else "any exchange"
     pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
     plan = Plan(group, [pair], stages, between, why, digest(identity.encode()), paper_exchange=paper_exchange)
     if spec.via is not None:
@@ -161,6 +159,13 @@ def build(
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
         plan.direct = Stage([make_move(whole, order)], chosen.exchange, options, group)
     return plan
+
+
+def _choices_left(spec: Spec, schedule: str) -> str:
+    """Why a plan on paper has this order and exchange, and what ranks choose when they make the plan."""
+    later = "chosen where ranks run"
+    order = f"; order: {later}, counted here for {schedule}" if spec.schedule == "auto" else ""
+    return f"on paper{order}; exchange: {later if spec.exchange == 'auto' else 'as asked'}"
 
 
 def build_batch(plans: Sequence[Plan], chosen: Choice, memory_limit: int, identity: int, group: Group | None) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,7 +68,9 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
     ScheduleError
         There are too many pairs of ranks, or more elements than 64 bits can count.
     """
-    ranks = functools.reduce(_union, [desc.places.ravel() for move in plan.moves for desc in (move.op_layout, move.desc_b)])
+    ranks = functools.reduce(
+        _union, [desc.places.ravel() for move in plan.moves for desc in (move.op_layout, move.desc_b)]
+    )
     whole = TrafficByRank(ranks, *np.zeros((5, len(ranks)), np.int64))
     for stage in stages:
         traffic = _traffic_of_moves(stage.moves)
@@ -205,12 +208,36 @@ def _lengths(owed: LayoutMessages) -> list[Ints]:
 
 WIDTH, HEIGHT = 15.0, 5.2  # inches of a plan
 MOST_PLANS = 8
+TEXT_WIDTH = 44  # characters of a line in place of a picture
+MOST_BLOCKS = 2**14  # of a layout, in a picture with all ranks
 
 
 def region_of(plan: Plan, html: bool = False) -> tuple[int, ...]:
     """The first elements of B that both pictures of a plan can show. Not collective."""
     a, b = _descriptors(plan)
     return common_region([a.T if transposes(plan.pairs[0].op) else a, b], html)
+
+
+def _with_all_ranks(region: tuple[int, ...], layouts: Sequence[Descriptor]) -> tuple[int, ...]:
+    """A region with a block of each process, if the pictures of all layouts have room for its blocks."""
+    whole = layouts[0].shape
+    wider = list(region)
+    for layout in layouts:
+        for k, axis in enumerate(layout.distributions):
+            edges = axis.block_edges(MOST_BLOCKS)
+            _, first = np.unique(axis.owner(edges[:-1]), return_index=True)
+            wider[k] = max(wider[k], int(edges[first.max(initial=-1) + 1]))
+    shape = tuple(n if 2 * wide > n else wide for n, wide in zip(whole, wider, strict=True))
+    for candidate in (shape, tuple(wider)):
+        if all(_count_blocks(layout, candidate) <= MOST_BLOCKS for layout in layouts):
+            return candidate
+    return region
+
+
+def _count_blocks(layout: Descriptor, region: tuple[int, ...]) -> int:
+    """Number of blocks of a layout that begin in a region."""
+    axes = zip(layout.distributions, region, strict=True)
+    return math.prod(int(np.searchsorted(axis.block_edges(MOST_BLOCKS + 1)[:-1], n)) for axis, n in axes)
 
 
 def _descriptors(plan: Plan) -> tuple[Descriptor, Descriptor]:
@@ -228,8 +255,9 @@ def draw_plans(plans: Sequence[Plan]) -> Figure:
     figure = new_figure(WIDTH, HEIGHT * len(shown))
     axes = figure.subplots(len(shown), 3, squeeze=False)
     for plan, (before, after, traffic) in zip(shown, axes, strict=True):
-        region, (a, b) = region_of(plan), _descriptors(plan)
-        a._draw(before, region[::-1] if transposes(plan.pairs[0].op) else region)
+        (a, b), op = _descriptors(plan), plan.pairs[0].op
+        region = _with_all_ranks(region_of(plan), [a.T if transposes(op) else a, b])
+        a._draw(before, region[::-1] if transposes(op) else region)
         b._draw(after, region)
         for ax, name in ((before, "before"), (after, "after")):
             ax.set_title(f"{name}: {ax.get_title()}", fontsize=9)
@@ -246,7 +274,7 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
         ranks, table = traffic_table(plan.moves)
     except ScheduleError as error:
         axes.axis("off")
-        axes.text(0.5, 0.5, f"traffic: {error}", ha="center", va="center", wrap=True, fontsize=8)
+        axes.text(0.5, 0.5, fill(f"traffic: {error}", TEXT_WIDTH), ha="center", va="center", fontsize=8)
         return
     numbered = None if ranks[-1] == len(ranks) - 1 else ranks.tolist()
     draw_heat(axes, table, "elements", ("from rank", "to rank"), numbered)

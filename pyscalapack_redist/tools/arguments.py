@@ -218,10 +218,16 @@ def check_outputs(options: Namespace, command: str = "bench") -> None:
             formats = ", ".join(sorted(known))
             raise UsageError(f"--plot {options.plot}: the file name must end in one of {formats}")
     for name, path in (("--json", getattr(options, "json", None)), ("--plot", options.plot)):
-        if path == "":
-            raise UsageError(f"{name} '': it must name a file")
-        folder = os.path.dirname(os.path.abspath(path)) if path else ""
-        if path and (os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK)):
-            raise UsageError(
-                f"{name} {path}: it cannot be written: it must be a file, in a folder that exists and is writable"
-            )
+        if path is not None:
+            check_file(name, path)
+
+
+def check_file(name: str, path: str) -> None:
+    """Check that a file that an argument names can be written. Raises UsageError."""
+    if path == "":
+        raise UsageError(f"{name} '': it must name a file")
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise UsageError(
+            f"{name} {path}: it cannot be written: it must be a file, in a folder that exists and is writable"
+        )

@@ -8,24 +8,46 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn, TextIO, cast
 
 from .. import __version__
-from .arguments import UsageError, add_case, add_shape, argument, bytes_per_second, count, positive, read_duration
+from .arguments import (
+    UsageError,
+    add_case,
+    add_shape,
+    argument,
+    bytes_per_second,
+    check_file,
+    count,
+    positive,
+    read_duration,
+    write_text,
+)
 from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import SUITES
 from .info import describe, launched
-from .layout_text import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, ABOUT_TILES, Layout, read_side
+from .layout_text import (
+    EXAMPLES,
+    EXAMPLES_OF_COPIES,
+    EXAMPLES_OF_PARTS,
+    EXAMPLES_OF_TILES,
+    NOTATION,
+    Layout,
+    examples,
+    read_side,
+)
 from .plan_command import plan, read_schedule
 from .show import show
 from .text import indented
 
 BAD_USAGE = 2
 PLAN, SHOW = "plan", "show"
+STANDARD_OUTPUT = "-"
 SIMULATE = "simulate"  # has left
 WITHOUT_MPI = PLAN, SHOW, SIMULATE
 
@@ -146,7 +168,16 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], short: str, about: str, epilog: str = "") -> Any:
-        added = commands.add_parser(name, help=short, description=about, epilog=epilog, allow_abbrev=False)
+        if epilog:
+            epilog = f"a LAYOUT is {NOTATION.partition(', as in')[0]}\n{epilog}"
+        added = commands.add_parser(
+            name,
+            help=short,
+            description=about,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         added.set_defaults(command=run)
         return added
 
@@ -155,6 +186,8 @@ def _parser() -> _Parser:
         _info,
         "what is installed and what will be used",
         "Versions, the MPI and the ScaLAPACK that will be used and why, memory shared by ranks, what is missing.",
+    ).add_argument(
+        "--json", metavar="FILE", help="write it as JSON, a list of lines for each heading; - for standard output"
     )
     _show_arguments(
         command(
@@ -162,7 +195,7 @@ def _parser() -> _Parser:
             show,
             "who owns which block of an array, in colour",
             "The blocks of an array with the ranks that own them, in a terminal or as a picture; needs no MPI.",
-            f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS}",
+            examples(EXAMPLES, EXAMPLES_OF_COPIES, EXAMPLES_OF_PARTS),
         )
     )
     _plan_arguments(
@@ -171,7 +204,7 @@ def _parser() -> _Parser:
             plan,
             "messages, steps, memory and times of a redistribution, on paper",
             "What each order of the messages takes between machines of any size, and the memory; needs no MPI.",
-            ABOUT_LAYOUTS,
+            examples(EXAMPLES),
         )
     )
     _bench_arguments(
@@ -180,8 +213,8 @@ def _parser() -> _Parser:
             bench,
             "compare methods of redistribution (under mpiexec)",
             "Time methods of redistribution against each other, interleaved, and verify their results.",
-            f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS} {ABOUT_TILES} "
-            "Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
+            examples(EXAMPLES, EXAMPLES_OF_COPIES, EXAMPLES_OF_PARTS, EXAMPLES_OF_TILES)
+            + "\n\nstart it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
         )
     )
     return parser
@@ -242,7 +275,17 @@ def _bench_arguments(parser: Any) -> None:
 
 
 def _info(options: argparse.Namespace) -> int:
-    if _speaks():
+    if not _speaks():
+        return 0
+    if options.json is not None:
+        if options.json != STANDARD_OUTPUT:
+            check_file("--json", options.json)
+        text = json.dumps(dict(describe()), indent=2)
+        if options.json == STANDARD_OUTPUT:
+            print(text)
+        else:
+            write_text("--json", options.json, text)
+    else:
         for heading, lines in describe():
             print(heading)
             for line in lines:

@@ -18,6 +18,7 @@ import json
 import math
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -46,26 +47,31 @@ MOST_TILES = 10**6
 ENTRIES = "row_edges", "column_edges", "owners"
 ENDINGS = "/MxN@IA,JA for a sub-array at IA, JA of a whole array of M x N, /C for local arrays in C order"
 
-# What the command line's help says of all this.
-ABOUT_LAYOUTS = (
-    "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
-    "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. A block size may be the word balanced: one "
-    "block for each process, in sizes that differ by one at most; as 4x1:balanced, in all dimensions, or 4x2:balancedx32. Or "
-    "the sizes of all blocks, one for each process in turn, or SIZEpPROCESS each: 4x1:310,0,205,285x64, 2x2:9p1,4p0,7p1x8."
+# Examples for the help of the command line: what is written, and what it is.
+EXAMPLES = (
+    ("2x4:64x64", "a grid of 2 x 4 processes, blocks of 64 x 64; other numbers of dimensions alike"),
+    ("4x2:32x32@1,0+8", "the first block on process (1, 0), the grid's first process is rank 8"),
+    ("4x1:balanced", "one block for each process, in sizes that differ by one at most; also 4x2:balancedx32"),
+    ("2x2:9p1,4p0,7p1x8", "blocks of 9, 4 and 7 rows on processes 1, 0 and 1; without p one for each process in turn"),
 )
-ABOUT_COPIES = (
-    "A number of the grid that ends in c is of copies, of which each process along that dimension of the grid holds one: "
-    "2x2x3c:64x64 is 2x2:64x64 three times, on 12 processes."
+EXAMPLES_OF_COPIES = (("2x2x3c:64x64", "2x2:64x64 three times, on 12 processes"),)
+EXAMPLES_OF_PARTS = (
+    ("2x2:8x8/90x70@5,3/C", "a sub-array, at row 5 and column 3 of a whole array of 90 x 70; local arrays in C order"),
 )
-ABOUT_PARTS = (
-    "/MxN@IA,JA after it: what is meant is a sub-array, at row IA and column JA (from 0) of a whole array of M x N; /C at the "
-    "end: local arrays in C order."
+EXAMPLES_OF_TILES = (
+    ("3:tiles=5x7@2", "5 x 7 tiles of a matrix on 3 processes, edges and owners drawn with the seed 2"),
+    (
+        "tiles=FILE.json",
+        'tiles of a file: {"row_edges": [0, 300, 500], "column_edges": [0, 400], "owners": [[0], [1]]}',
+    ),
 )
-ABOUT_TILES = (
-    "Or tiles of a matrix, each on any process: 3:tiles=5x7@2 is 5 x 7 tiles on 3 processes, edges and owners drawn with the "
-    "seed 2 (0 without one), and +FIRST may follow; tiles=FILE.json has those of a file, as "
-    '{"row_edges": [0, 300, 500], "column_edges": [0, 100, 400], "owners": [[0, 2], [1, 0]]}.'
-)
+
+
+def examples(*groups: Sequence[tuple[str, str]]) -> str:
+    """Examples of layouts as lines of a help text."""
+    rows = [row for group in groups for row in group]
+    width = max(len(layout) for layout, _ in rows)
+    return "\n".join(["examples of a LAYOUT:", *(f"  {layout:<{width}}  {meaning}" for layout, meaning in rows)])
 
 
 def read_side(text: str) -> Layout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from argparse import Namespace
 from collections.abc import Iterator
@@ -71,18 +72,32 @@ def show(options: Namespace) -> int:
 def _lines(desc: Descriptor) -> Iterator[str | Text]:
     yield desc._title()
     width = shutil.get_terminal_size().columns if on_terminal() else WIDTH_OF_FILES
-    cell = len(str(int(desc.placement.max()))) + 2
+    colours = on_terminal() or bool(os.environ.get("FORCE_COLOR"))
+    digits = len(str(int(desc.placement.max())))
+    if not colours:  # the header has the first column of each block
+        digits = max(digits, len(str(_columns(desc, width))))
+    cell = digits + 2
     across = max(1, (width - MARGIN) // cell)
     region = desc._region(across * MOST_ROWS, across if desc.ndim == 1 else min(across, MOST_ROWS))
     left_out = desc._left_out(region)
     if left_out:
         yield left_out
+    if not colours:
+        yield "the rank that owns each block, beside the block's first row and below its first column"
     for panel in desc._panels(region, MOST_PANELS):
         if panel.title:
             yield panel.title
+        if not colours:
+            yield " " * MARGIN + "".join(f"{column:^{cell}}" for column in panel.columns[:-1].tolist())
         yield from _rows(panel, cell)
         if panel.left_out:
             yield f"and {counted(panel.left_out, 'more panel')}"
+
+
+def _columns(desc: Descriptor, width: int) -> int:
+    """Bound of the columns in a picture of so many characters: each block has three at least."""
+    axis = desc.distributions[min(1, desc.ndim - 1)]
+    return int(axis.block_edges(width // 3)[-1])
 
 
 def _rows(panel: Panel, cell: int) -> Iterator[Text]:

@@ -13,12 +13,13 @@ from typing import IO
 import numpy as np
 import pytest
 
+import pyscalapack_redist as psr
 from pyscalapack_redist import DescriptorError
 from pyscalapack_redist.drawing.svg import colour_of
 from pyscalapack_redist.engine.spec import checked_memory
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration, read_size
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import Layout, read_side
 
 BENCH = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
 PLAN = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
@@ -96,6 +97,21 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capsys.readouterr().out.split())
     assert "PRxPC:MBxNB[@RSRC,CSRC][+FIRST]" in text
     assert "--compare OLD.json" in text
+    layouts = re.search(r"examples of a LAYOUT:(.*)start it by", text)
+    assert layouts is not None
+    for example in ("2x4:64x64", "2x2:9p1,4p0,7p1x8", "2x2x3c:64x64", "2x2:8x8/90x70@5,3/C", "3:tiles=5x7@2"):
+        assert example in layouts[1]
+        assert read_side(example).size
+
+
+@pytest.mark.usefixtures("speaking")
+def test_info_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["info", "--json", "-"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert cli.run(["info", "--json", str(tmp_path / "info.json")]) == 0
+    assert json.loads((tmp_path / "info.json").read_text()).keys() == printed.keys()
+    assert f"pyscalapack_redist {psr.__version__}" in printed["versions"]
+    assert cli.run(["info", "--json", str(tmp_path)]) == 2
 
 
 def test_rates_durations_and_sizes_of_memory() -> None:
@@ -129,12 +145,15 @@ def test_lines_have_the_rank_of_every_block(
     capsys: pytest.CaptureFixture[str], layout: str, shape: tuple[int, ...]
 ) -> None:
     assert cli.run(["show", layout, "--shape", "x".join(map(str, shape))]) == 0
-    title, *lines = capsys.readouterr().out.splitlines()
+    title, caption, *lines = capsys.readouterr().out.splitlines()
+    assert caption.startswith("the rank that owns each block")
     assert title.startswith(" x ".join(map(str, shape)))
     desc = Layout.parse_operand(layout).descriptor(shape, None)
     ranks = np.atleast_2d(desc.owner_map(blocks=True))
     rows = [list(map(int, line.split())) for line in lines if not line.startswith("[")]
     panels = [ranks] if ranks.ndim == 2 else [ranks[..., k] for k in range(ranks.shape[2])]
+    headers = [rows.pop(k * len(panels[0])) for k in range(len(panels))]
+    assert headers == [desc.block_edges(min(1, len(shape) - 1))[:-1].tolist()] * len(panels)
     assert [row[1:] for row in rows] == [row for panel in panels for row in panel.tolist()]
     if len(shape) > 1:
         assert [row[0] for row in rows] == desc.block_edges(0)[:-1].tolist() * len(panels)

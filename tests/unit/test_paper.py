@@ -88,6 +88,13 @@ def test_figures_are_those_of_every_element(seed: int) -> None:
     assert plan.report("c8").bytes_sent == plan.report().bytes_sent
 
 
+def test_a_plan_says_what_is_chosen_where_ranks_run() -> None:
+    later = "order: chosen where ranks run, counted here for caterpillar; exchange: "
+    assert f"{later}chosen where ranks run" in str(psr.redistribute(A, B).report())
+    assert f"{later}as asked" in str(psr.redistribute(A, B, exchange="windowed").report())
+    assert "order:" not in str(psr.redistribute(A, B, schedule="greedy").report())
+
+
 @pytest.mark.parametrize("schedule", ["natural", "ring", "stepwise", "optimal", "preemptive"])
 def test_every_schedule_has_the_same_messages(schedule: str) -> None:
     plan = psr.redistribute(A, B, schedule=schedule, dtype="f4")

@@ -126,6 +126,22 @@ def test_plans_and_reports_have_html() -> None:
         assert [name for name, _ in report._rows()][-len(report.legs) - (report.direct is not None) :] == names
 
 
+def test_a_plan_shows_every_rank_that_fits_and_amounts_that_fit() -> None:
+    """Blocks of 64 have no room for numbers, but the last of four columns is in the picture."""
+    a = Descriptor((5000, 3000), (64, 64), ProcessGrid((2, 2)))
+    plan = redistribute(a, Descriptor((5000, 3000), None, ProcessGrid((1, 4))))
+    before, after, traffic = plan.plot().axes[:3]
+    assert [text.get_text() for text in after.texts] == ["0", "1", "2", "3"]
+    assert len(before.get_legend().texts) == 4
+    assert "the first" not in before.get_title()
+    amounts = [text.get_text() for text in traffic.texts]
+    assert len(amounts) == 16
+    assert all(re.fullmatch(r"9\d\dk", amount) for amount in amounts)
+    shape = 6000, 6000
+    many = redistribute(Descriptor(shape, 9, ProcessGrid((30, 1))), Descriptor(shape, 9, ProcessGrid((1, 30))))
+    assert not many.plot().axes[2].texts  # cells are too small
+
+
 def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(LibraryError, match="pip install"):
