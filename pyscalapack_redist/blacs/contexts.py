@@ -1,6 +1,6 @@
-"""BLACS contexts, the library's process grids: made, freed and read.
+"""Make, free and read BLACS contexts, the library's process grids.
 
-Only one thread of a process at a time is in the library.
+Only one thread of a process may be in the library at a time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PAUSE = 0.001  # seconds
 
 @contextlib.contextmanager
 def one_thread(*, wait: bool) -> Iterator[LibraryError | None]:
-    """In the block no other thread of this process is in the library, or the value is an error that says so. Not collective.
+    """Keep other threads of this process out of the library; yield None, or an error if one is in it.
 
-    BLACS and netlib's routines have static tables and buffers. With `wait` this thread waits until no other is in the library:
-    nobody else may have to wait for this thread.
+    BLACS and netlib's routines have static tables and buffers. With `wait` this thread waits for the other one; then no other
+    rank or thread may wait for this one.
     """
     if not _inside.acquire(blocking=wait):
         yield LibraryError(
-            "another thread of this process is in ScaLAPACK, which is made for one thread at a time: let one thread after "
-            "the other call linalg and scalapack, on all ranks in the same order"
+            "another thread of this process is in ScaLAPACK, which allows one thread at a time: let one thread after the "
+            "other call linalg and scalapack, on all ranks in the same order"
         )
         return
     try:
@@ -44,10 +44,10 @@ def one_thread(*, wait: bool) -> Iterator[LibraryError | None]:
 
 @contextlib.contextmanager
 def one_thread_of_all(comm: MPI.Intracomm) -> Iterator[None]:
-    """In the block no other thread of any rank's process is in the library. Collective.
+    """Keep other threads of all ranks' processes out of the library. Collective.
 
-    A thread that waits for another one while a rank waits for it may wait for ever. So a rank holds nothing while it waits:
-    where one process is not free, all give up and try again.
+    Ranks that each waited for a thread while holding the lock could wait for each other for ever. So if one process is busy,
+    all ranks release their locks and try again.
     """
     while True:
         with one_thread(wait=comm.Get_size() == 1) as error:
@@ -57,7 +57,7 @@ def one_thread_of_all(comm: MPI.Intracomm) -> Iterator[None]:
         time.sleep(PAUSE)
 
 
-CONTEXT_TAG = 21_318  # of Create_group, which needs one that concurrent creations do not share
+CONTEXT_TAG = 21_318  # of Create_group; concurrent creations must have different tags
 
 
 def make_context(
@@ -72,7 +72,7 @@ def make_context(
     shape : (int, int)
         Rows and columns of the grid.
     ranks_row_major : sequence of int
-        Ranks of `comm`, one for each place, row after row.
+        Ranks of `comm`, one for each process of the grid, row after row.
     library : Library, optional
         Default: `load()`.
 
@@ -101,7 +101,7 @@ def make_context(
     members.Free()
     group.Free()
     with one_thread_of_all(grid):
-        # BLACS makes communicators of its own, so this one is needed only for the call
+        # BLACS makes its own communicators: this one is needed only during the call
         handle = entries.system_handle(grid.py2f())
         ctxt = entries.gridinit(handle, "R", nprow, npcol)
         entries.free_system_handle(handle)
@@ -126,17 +126,17 @@ def free_context(ctxt: int, library: Library | None = None) -> None:
 
 
 def context_grid(ctxt: int, comm: MPI.Intracomm, library: Library | None = None) -> tuple[int, int, NDArray[np.int64]]:
-    """Rows, columns, and the rank of `comm` at each place, of a context that this rank is in. Not collective.
+    """Read the rows, columns and ranks of a context that this rank is in, as ranks of `comm`. Not collective.
 
     Raises
     ------
     DescriptorError
-        The context is not alive, or a process of it is not in `comm`.
+        The context is not alive, or one of its processes is not in `comm`.
     """
     entries = (library or load()).entries
     nprow, npcol = _live_grid(ctxt, entries)
     numbers = [entries.pnum(ctxt, row, column) for row in range(nprow) for column in range(npcol)]
-    ranks = np.array(_translated(_context_group(ctxt, entries), numbers, comm.Get_group()), dtype=np.int64)
+    ranks = np.array(_translate_ranks(_context_group(ctxt, entries), numbers, comm.Get_group()), dtype=np.int64)
     absent = np.flatnonzero(ranks < 0)
     if absent.size:
         raise DescriptorError(
@@ -149,7 +149,7 @@ def context_grid(ctxt: int, comm: MPI.Intracomm, library: Library | None = None)
 def missing_from_context(
     ctxt: int, comm: MPI.Intracomm, ranks: Sequence[int], library: Library | None = None
 ) -> list[int]:
-    """Those of the given ranks of `comm` that are not in a context, which this rank must be in. Not collective.
+    """List the ranks of `comm`, out of `ranks`, that are not in a context. This rank must be in it. Not collective.
 
     Raises
     ------
@@ -158,16 +158,16 @@ def missing_from_context(
     """
     entries = (library or load()).entries
     _live_grid(ctxt, entries)
-    found = _translated(comm.Get_group(), ranks, _context_group(ctxt, entries))
-    return [rank for rank, place in zip(ranks, found, strict=True) if place < 0]
+    context_ranks = _translate_ranks(comm.Get_group(), ranks, _context_group(ctxt, entries))
+    return [rank for rank, context_rank in zip(ranks, context_ranks, strict=True) if context_rank < 0]
 
 
 def check_alive(ctxt: int, shape: tuple[int, int], library: Library | None = None) -> None:
-    """Raise a DescriptorError for a context that is not alive, or is another by now: its number is used again."""
-    found = _live_grid(ctxt, (library or load()).entries)
-    if found != shape:
+    """Raise a DescriptorError if a context is not alive, or if its number belongs to a new context."""
+    current = _live_grid(ctxt, (library or load()).entries)
+    if current != shape:
         raise DescriptorError(
-            f"CTXT = {ctxt} was of a {shape[0]} x {shape[1]} grid and is of a {found[0]} x {found[1]} one now: the first "
+            f"CTXT = {ctxt} was of a {shape[0]} x {shape[1]} grid and is of a {current[0]} x {current[1]} one now: the first "
             "has been freed; make or read the grid anew"
         )
 
@@ -184,13 +184,13 @@ def _live_grid(ctxt: int, entries: Entries) -> tuple[int, int]:
 
 
 def _context_group(ctxt: int, entries: Entries) -> MPI.Group:
-    # the communicator is BLACS's; an mpi4py object that goes out of scope does not free it
+    # the communicator belongs to BLACS: the mpi4py object does not free it
     return MPI.Comm.f2py(entries.context_communicator(ctxt)).Get_group()
 
 
-def _translated(group: MPI.Group, ranks: Sequence[int], target: MPI.Group) -> list[int]:
-    """Ranks of one group as ranks of another, -1 where absent; frees both groups."""
-    found = group.Translate_ranks(ranks, target)
+def _translate_ranks(group: MPI.Group, ranks: Sequence[int], target: MPI.Group) -> list[int]:
+    """Translate ranks of one group to ranks of another, -1 for those that are not in it; free both groups."""
+    translated = group.Translate_ranks(ranks, target)
     group.Free()
     target.Free()
-    return [-1 if rank == MPI.UNDEFINED else rank for rank in found]
+    return [-1 if rank == MPI.UNDEFINED else rank for rank in translated]

@@ -1,8 +1,8 @@
-"""The BLACS and ScaLAPACK library: found, checked and loaded, with the files that it links and the kernels of its BLAS.
+"""Find, check and load the BLACS and ScaLAPACK library; read the files that it links, and the kernels of its BLAS.
 
-No other module knows a library's file name, and nothing links one: symbols are looked up at run time and handed to the
-compiled table `Entries`. A library must be built for the MPI on which mpi4py runs; this is checked before it is used.
-Nothing here is collective.
+Only this module knows file names of libraries, and nothing links one: symbols are looked up at run time and passed to the
+compiled table `Entries`. A library must be built for the MPI that mpi4py uses, which is checked before its use. Nothing here
+is collective.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .._blacs import ENTRY_POINTS, Entries
 from ..errors import LibraryError, callers_level
 
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
-# what `Library.routine` finds, beside the typed table `ENTRY_POINTS`
+# looked up by `Library.routine`, beside the typed table `ENTRY_POINTS`
 ROUTINES = (
     *(
         f"p{letter}{name}_"
@@ -52,7 +52,7 @@ NETLIB_NAMES = {
 ANY_NETLIB_NAMES = ("libscalapack.so.2.2", "libscalapack.so")
 MKL_BLACS = {"Open MPI": "libmkl_blacs_openmpi_lp64", "MPICH": "libmkl_blacs_intelmpi_lp64"}
 MKL_SUFFIXES = (".so.3", ".so.2", ".so.1", ".so")
-# the layers for Fortran and C++ (libmpi_mpifh, libmpifort, ...) are no MPI of their own
+# without the layers for Fortran and C++ (libmpi_mpifh, libmpifort, ...), which are not an MPI themselves
 MPI_FILE = re.compile(r"lib(mpi|mpich|mpi_abi|mpi_cray|mpi_gnu\w*|mpi_intel\w*|mpi_ibm)\.so")
 MPI_OF_FILE = {
     "libmpi.so.20": "Open MPI",
@@ -75,7 +75,7 @@ class _SymbolPlace(ctypes.Structure):
 
 
 def address_of(library: ctypes.CDLL, symbol: str) -> int:
-    """Address of a symbol of a library or of what it links; 0 where there is none."""
+    """Return the address of a symbol in a library or in the libraries that it links; 0 if there is none."""
     try:
         return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
     except AttributeError:
@@ -83,7 +83,7 @@ def address_of(library: ctypes.CDLL, symbol: str) -> int:
 
 
 def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
-    """Which file a symbol of a library, or of what it links, comes from."""
+    """Return the file that defines a symbol of a library or of the libraries that it links."""
     place = _SymbolPlace()
     address = address_of(library, symbol)
     if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
@@ -91,8 +91,8 @@ def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
     return os.path.realpath(os.fsdecode(place.file))
 
 
-def linked(path: str) -> list[str]:
-    """Names of the libraries that a file links, without loading it; none where it is not ELF of 64 bits and little-endian."""
+def linked_libraries(path: str) -> list[str]:
+    """List the libraries that a file links, without loading it; none if it is not a 64-bit little-endian ELF file."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image:
             return _linked_names(image) if image[:6] == b"\x7fELF\x02\x01" else []
@@ -104,7 +104,7 @@ def _linked_names(image: mmap.mmap) -> list[str]:
     (table,) = struct.unpack_from("<Q", image, 32)
     size, count = struct.unpack_from("<HH", image, 54)
     segments = [struct.unpack_from("<IIQQQQ", image, table + k * size) for k in range(count)]
-    loaded = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == 1]
+    load_segments = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == 1]
     dynamic = [
         struct.unpack_from("<qQ", image, at)
         for kind, _, offset, _, _, length in segments
@@ -112,14 +112,14 @@ def _linked_names(image: mmap.mmap) -> list[str]:
         for at in range(offset, offset + length, 16)
     ]
     (texts,) = (value for tag, value in dynamic if tag == 5)
-    start = next(offset + texts - at for at, offset, length in loaded if at <= texts < at + length)
+    start = next(offset + texts - at for at, offset, length in load_segments if at <= texts < at + length)
     return [image[start + value : image.find(b"\0", start + value)].decode() for tag, value in dynamic if tag == 1]
 
 
 def counts_in_64_bits(library: ctypes.CDLL) -> bool:
-    """Whether a ScaLAPACK reads integers of 64 bits, by its names or by what its NUMROC answers.
+    """Whether a ScaLAPACK reads 64-bit integers, by the names of its symbols or by a call of its NUMROC.
 
-    That is asked how many of 10 elements the first of 3 processes has. Where it reads 64 bits they are 10 + 2^32.
+    The call asks how many of 10 elements the first of 3 processes has. With 64 bits NUMROC reads 10 + 2^32 elements.
     """
     if not address_of(library, "pdgemr2d_") and any(address_of(library, f"pdgemr2d{end}") for end in ("_64_", "64_")):
         return True
@@ -132,7 +132,7 @@ def counts_in_64_bits(library: ctypes.CDLL) -> bool:
 
 
 PROCESSOR = "/proc/cpuinfo"
-# OpenBLAS's kernels for x86 that do without AVX2, by its names for processors
+# OpenBLAS's names of the x86 processors whose kernels do not use AVX2
 WITHOUT_AVX2 = re.compile(
     "Katmai|Coppermine|Northwood|Prescott|Banias|Atom|Core2|Penryn|Dunnington|Nehalem|Sandybridge|Athlon|Opteron(_SSE3)?|"
     "Barcelona|Nano|Bobcat|Bulldozer|Piledriver|Steamroller"
@@ -141,7 +141,7 @@ AVX512 = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 
 
 def openblas(library: Library, function: str) -> str | None:
-    """The text that a function of the OpenBLAS beneath a library returns; None where another BLAS is there."""
+    """Call a function of a library's OpenBLAS that returns a text; None if the library has another BLAS."""
     try:
         symbol = getattr(ctypes.CDLL(library.path), function)
     except AttributeError:
@@ -151,20 +151,20 @@ def openblas(library: Library, function: str) -> str | None:
 
 
 def kernel_name(library: Library) -> str | None:
-    """OpenBLAS's name for the processor whose kernels it runs; None where another BLAS is beneath the library."""
+    """Return OpenBLAS's name of the processor whose kernels it runs; None if the library has another BLAS."""
     return openblas(library, "openblas_get_corename")
 
 
 @functools.cache
 def without_avx2(library: Library) -> bool:
-    """Whether OpenBLAS runs kernels for processors that have no AVX2."""
+    """Whether OpenBLAS runs kernels for processors without AVX2."""
     return WITHOUT_AVX2.fullmatch(kernel_name(library) or "") is not None
 
 
 def fitting_kernels(library: Library) -> str | None:
-    """What OPENBLAS_CORETYPE should be, where the kernels lack AVX2 and the processor has it; else None.
+    """Return the right OPENBLAS_CORETYPE if the processor has AVX2 and the kernels do not use it; else None.
 
-    OpenBLAS takes a processor that is newer than itself for an old one: its kernels for that are slow, and some of them wrong.
+    OpenBLAS mistakes processors newer than itself for old ones, whose kernels are slow, and some of them wrong.
     """
     processor = _processor()
     if not without_avx2(library) or "avx2" not in processor:
@@ -175,7 +175,7 @@ def fitting_kernels(library: Library) -> str | None:
 
 
 def kernel_advice(library: Library) -> str | None:
-    """What is wrong with the kernels and what to do; None where nothing is known to be wrong."""
+    """Return a warning about unsuitable kernels and its remedy; None if the kernels suit."""
     fitting = fitting_kernels(library)
     if fitting is None:
         return None
@@ -191,14 +191,14 @@ def kernel_advice(library: Library) -> str | None:
 
 @functools.cache
 def warn_of_kernels(library: Library, rank: int) -> None:
-    """Warn on rank 0, once, where the kernels are for another processor."""
+    """Warn once, on rank 0, if the kernels are for another processor."""
     advice = kernel_advice(library) if rank == 0 else None
     if advice is not None:
         warnings.warn(advice, RuntimeWarning, stacklevel=callers_level())
 
 
 def _processor() -> set[str]:
-    """The words that Linux says about the first processor: its maker and its flags among them."""
+    """Return the words of Linux's description of the first processor, with its maker and flags."""
     with contextlib.suppress(OSError), open(PROCESSOR) as file:
         return set(file.read().partition("\n\n")[0].split())
     return set()
@@ -215,15 +215,15 @@ class Library:
     vendor : str
         "netlib" or "MKL".
     mpi : str
-        The MPI that it and mpi4py run on.
+        The MPI that the library and mpi4py use.
     entries : Entries
         The entry points.
     reason : str
-        Why it was chosen.
+        Why the library was chosen.
     missing : tuple of str
-        Entry points that it lacks; calling one raises LibraryError.
+        Missing entry points; calling one raises LibraryError.
     addresses : mapping of str to int
-        Address of each entry point, 0 where it lacks one.
+        Address of each entry point, 0 for a missing one.
     """
 
     path: str
@@ -235,12 +235,12 @@ class Library:
     addresses: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def routine(self, name: str) -> int:
-        """Address of a Fortran routine. Not collective.
+        """Return the address of a Fortran routine. Not collective.
 
         Raises
         ------
         LibraryError
-            The library does not have it.
+            The library does not have the routine.
         """
         address = self.addresses.get(f"{name}_", 0)
         if not address:
@@ -250,7 +250,7 @@ class Library:
         return address
 
     def describe(self) -> list[str]:
-        """Lines of text about the library: what, where, why. Not collective."""
+        """Return lines of text about the library: its file, MPI and why it was chosen. Not collective."""
         lines = [f"ScaLAPACK: {self.vendor}, {self.path}", f"MPI: {self.mpi}", f"chosen: {self.reason}"]
         if self.missing:
             lines.append(f"missing entry points: {', '.join(self.missing)}")
@@ -264,21 +264,21 @@ _explicit: dict[tuple[str, str], Library] = {}
 def load(path: str | os.PathLike[str] | None = None, *, prefix: str = "") -> Library:
     """Find and load BLACS and ScaLAPACK. Not collective.
 
-    Starts MPI if mpi4py has not done so yet. The library is kept loaded: asking again returns the same object.
+    Starts MPI if mpi4py has not done so yet. The library stays loaded, and a second call returns the same object.
 
     Parameters
     ----------
     path : path, optional
-        File to load. For MKL any of its files: the others that are needed are taken from the same folder. Default: what
-        the environment variable PYSCALAPACK_REDIST_LIBRARY names, else the first that loads among those that fit the
-        MPI in use. A library given here does not become the default.
+        File to load. For MKL any of its files; the others are taken from the same folder. Default: the file named by the
+        environment variable PYSCALAPACK_REDIST_LIBRARY, else the first that loads among those for the MPI in use. A
+        library named here does not become the default.
     prefix : str
-        What stands before the name p?gemr2d in the library, where there is anything.
+        Prefix of the name p?gemr2d in the library, if any.
 
     Raises
     ------
     LibraryError
-        Nothing could be loaded, or it is for another MPI; lists what was tried, why it failed and what to do.
+        No library could be loaded, or it is for another MPI; the text lists each attempt, its error and a remedy.
     """
     global _default
     if path is None:
@@ -349,7 +349,7 @@ def _running_mpi() -> _RunningMPI:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """Files to open in order, each under the first of its names that works. MKL's find each other only when global."""
+    """Files of a library to open in order, each by the first of its names that works. MKL's files need global symbols."""
 
     parts: tuple[tuple[str, ...], ...]
     vendor: str
@@ -360,7 +360,7 @@ def _netlib(path: str) -> _Candidate:
 
 
 def _mkl(folder: str | None, mpi: _RunningMPI) -> _Candidate:
-    """MKL's three files, from a folder or, for None, from where the system looks for libraries."""
+    """MKL's three files, from a folder or, for None, from the system's search path."""
     parts = []
     for stem in ("libmkl_rt", MKL_BLACS[mpi.family], "libmkl_scalapack_lp64"):
         names = tuple(os.path.join(folder or "", stem + suffix) for suffix in MKL_SUFFIXES)
@@ -368,7 +368,7 @@ def _mkl(folder: str | None, mpi: _RunningMPI) -> _Candidate:
     return _Candidate(tuple(parts), "MKL")
 
 
-def _named(path: str, mpi: _RunningMPI) -> _Candidate:
+def _candidate_of(path: str, mpi: _RunningMPI) -> _Candidate:
     actual = os.path.realpath(path) if os.path.exists(path) else path
     name = os.path.basename(actual)
     if not name.startswith("libmkl_"):
@@ -381,7 +381,7 @@ def _named(path: str, mpi: _RunningMPI) -> _Candidate:
 
 
 def _folders(mpi: _RunningMPI) -> list[str]:
-    """Where Python packages, MKL and the MPI keep libraries."""
+    """List the folders in which Python packages, MKL and the MPI have libraries."""
     user = site.getuserbase() if site.ENABLE_USER_SITE else ""
     roots = [sys.prefix, sys.base_prefix, user, os.environ.get("MKLROOT", "")]
     folders = [os.path.join(root, "lib") for root in roots if root]
@@ -403,9 +403,9 @@ def _candidates(mpi: _RunningMPI) -> Iterator[_Candidate]:
 
 
 def _load_default() -> Library:
-    named = os.environ.get(ENVIRONMENT)
-    if named:
-        return _load_named(named, f"the environment variable {ENVIRONMENT}")
+    path = os.environ.get(ENVIRONMENT)
+    if path:
+        return _load_named(path, f"the environment variable {ENVIRONMENT}")
     mpi = _running_mpi()
     failures = []
     for candidate in _candidates(mpi):
@@ -419,7 +419,7 @@ def _load_default() -> Library:
 def _load_named(path: str, origin: str, prefix: str = "") -> Library:
     mpi = _running_mpi()
     try:
-        return _open(_named(path, mpi), mpi, f"named by {origin}", prefix)
+        return _open(_candidate_of(path, mpi), mpi, f"named by {origin}", prefix)
     except LibraryError as error:
         raise LibraryError(
             f"{origin} names {path}, which cannot be used: {error}. Remedy: name the file of a ScaLAPACK, or none, for the one "
@@ -428,7 +428,7 @@ def _load_named(path: str, origin: str, prefix: str = "") -> Library:
 
 
 def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = "") -> Library:
-    """Open a candidate, check it and look up its symbols; on failure close what was opened."""
+    """Open a candidate, check it and look up its symbols; on failure close its files."""
     opened: list[ctypes.CDLL] = []
     try:
         if candidate.vendor == "MKL":
@@ -454,7 +454,7 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
 def _visibility(candidate: _Candidate, mpi: _RunningMPI) -> int:
     process = ctypes.CDLL(None)
     if candidate.vendor != "MKL":
-        # where another BLACS is visible to all, it would serve this library's own calls
+        # a BLACS with global symbols would take this library's own calls
         return os.RTLD_LOCAL | (getattr(os, "RTLD_DEEPBIND", 0) if address_of(process, "blacs_gridinit_") else 0)
     if mpi.path and not address_of(process, "MPI_Comm_rank"):
         ctypes.CDLL(mpi.path, os.RTLD_NOLOAD | os.RTLD_GLOBAL)
@@ -475,18 +475,18 @@ def _open_part(names: tuple[str, ...], mode: int, mpi: _RunningMPI) -> ctypes.CD
 
 
 def _settle_mkl(library: ctypes.CDLL) -> None:
-    """Have MKL's dispatcher load its layers: its ScaLAPACK needs symbols of theirs, and does not ask for them."""
+    """Make MKL's dispatcher load its layers, whose symbols MKL's ScaLAPACK needs."""
     if address_of(library, "mkl_get_version_string"):
         text = ctypes.create_string_buffer(200)
         library.mkl_get_version_string(text, len(text))
 
 
 def _refuse_wide_mkl() -> None:
-    """Its LP64 ScaLAPACK calls the BLAS of the layer that its dispatcher has chosen, or will choose by the environment."""
-    asked = os.environ.get("MKL_INTERFACE_LAYER", "")
-    if "ILP64" in asked.upper().split(","):
+    """Refuse MKL with 64-bit integers: MKL's LP64 ScaLAPACK calls the BLAS of the layer that its dispatcher chooses."""
+    setting = os.environ.get("MKL_INTERFACE_LAYER", "")
+    if "ILP64" in setting.upper().split(","):
         raise LibraryError(
-            f"MKL_INTERFACE_LAYER={asked} makes MKL count in 64-bit integers (ILP64), and descriptors have 32-bit ones: "
+            f"MKL_INTERFACE_LAYER={setting} makes MKL count in 64-bit integers (ILP64), and descriptors have 32-bit ones: "
             "unset it, or set it to LP64"
         )
     for name in (stem + suffix for stem in MKL_LAYERS for suffix in MKL_SUFFIXES):
@@ -495,32 +495,32 @@ def _refuse_wide_mkl() -> None:
         except OSError:
             continue
         raise LibraryError(
-            f"{name} is in the process: MKL counts in 64-bit integers (ILP64) for whoever has loaded it, and descriptors "
-            "have 32-bit ones; use MKL's LP64 layer for all, or a ScaLAPACK that is not MKL's"
+            f"{name} is loaded in this process: MKL counts in 64-bit integers (ILP64) then, and descriptors have 32-bit "
+            "ones; use MKL's LP64 layer everywhere, or a ScaLAPACK that is not MKL's"
         )
 
 
 def _refuse_other_mpi(path: str, mpi: _RunningMPI) -> None:
-    """Look at what a file links before it is opened, because two MPIs may clash as soon as both are in the process."""
-    for soname in filter(MPI_FILE.match, linked(path) if os.path.dirname(path) else ()):
+    """Check the MPI that a file links before opening it: two MPIs may clash as soon as both are loaded."""
+    for soname in filter(MPI_FILE.match, linked_libraries(path) if os.path.dirname(path) else ()):
         try:
-            there = file_of(ctypes.CDLL(soname, os.RTLD_NOLOAD), "MPI_Comm_rank")
+            loaded_mpi = file_of(ctypes.CDLL(soname, os.RTLD_NOLOAD), "MPI_Comm_rank")
         except OSError:
-            there = None
-        if there != mpi.path:
+            loaded_mpi = None
+        if loaded_mpi != mpi.path:
             raise _other_mpi(path, soname, mpi)
 
 
-def _other_mpi(path: str, other: str, mpi: _RunningMPI) -> LibraryError:
-    family = next((name for start, name in MPI_OF_FILE.items() if os.path.basename(other).startswith(start)), "")
-    its = f"{other} ({family})" if family else other
+def _other_mpi(path: str, mpi_file: str, mpi: _RunningMPI) -> LibraryError:
+    family = next((name for start, name in MPI_OF_FILE.items() if os.path.basename(mpi_file).startswith(start)), "")
+    library_mpi = f"{mpi_file} ({family})" if family else mpi_file
     return LibraryError(
-        f"{path} is built for another MPI, {its}, than mpi4py runs on, {mpi}: two MPIs cannot serve one process"
+        f"{path} is built for another MPI, {library_mpi}, than mpi4py runs on, {mpi}: two MPIs cannot serve one process"
     )
 
 
 def _check_mpi(candidate: _Candidate, opened: list[ctypes.CDLL], mpi: _RunningMPI) -> None:
-    """Look at what the files are bound to: they may link an MPI indirectly, or find it among what is visible to all."""
+    """Check the MPI that the opened files are bound to: indirectly, or by global symbols."""
     process = [ctypes.CDLL(None)] if candidate.vendor == "MKL" else []
     for library in opened + process:
         used = file_of(library, "MPI_Comm_rank")
@@ -529,18 +529,18 @@ def _check_mpi(candidate: _Candidate, opened: list[ctypes.CDLL], mpi: _RunningMP
 
 
 def _addresses(candidate: _Candidate, opened: list[ctypes.CDLL], prefix: str) -> dict[str, int]:
-    """Look up all entry points; those without which nothing works must be there."""
+    """Look up all entry points; the indispensable ones must exist."""
     name = candidate.parts[-1][0]
-    found: dict[str, int] = {}
+    addresses: dict[str, int] = {}
     for symbol in (*ENTRY_POINTS, *ROUTINES):
         spelt = prefix + symbol if symbol.endswith("gemr2d_") else symbol
-        found[symbol] = next(filter(None, (address_of(library, spelt) for library in reversed(opened))), 0)
-        if not found[symbol] and symbol in INDISPENSABLE:
+        addresses[symbol] = next(filter(None, (address_of(library, spelt) for library in reversed(opened))), 0)
+        if not addresses[symbol] and symbol in INDISPENSABLE:
             raise LibraryError(f"{name} is no complete ScaLAPACK: it has no entry point {spelt}")
     process = ctypes.CDLL(None)
-    if candidate.vendor == "MKL" and address_of(process, "blacs_gridinit_") != found["blacs_gridinit_"]:
+    if candidate.vendor == "MKL" and address_of(process, "blacs_gridinit_") != addresses["blacs_gridinit_"]:
         raise LibraryError(
             f"{name}: the BLACS in {file_of(process, 'blacs_gridinit_')} is visible to the whole process and would "
             "take MKL's calls: use that library, or load MKL before it"
         )
-    return found
+    return addresses

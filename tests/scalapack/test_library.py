@@ -147,7 +147,7 @@ def test_what_is_refused(files: dict[str, str]) -> None:
         "ilp64": [wide, "the one with 32-bit integers is libmkl_scalapack_lp64.so.2"],
         "ILP64": ["MKL_INTERFACE_LAYER=ILP64 makes MKL count in 64-bit integers", "unset it, or set it to LP64"],
         "GNU,ILP64": ["MKL_INTERFACE_LAYER=GNU,ILP64 makes MKL count in 64-bit integers"],
-        "beside": ["libmkl_intel_ilp64.so.2 is in the process: MKL counts in 64-bit"],
+        "beside": ["libmkl_intel_ilp64.so.2 is loaded in this process: MKL counts in 64-bit"],
         "maths": [f"{files['maths']} is no complete ScaLAPACK: it has no entry point blacs_gridinfo_"],
         "text": ["invalid ELF header"],
         "prefixed": ["is no complete ScaLAPACK: it has no entry point pdgemr2d_"],
