@@ -1,7 +1,6 @@
-"""All that the engine asks of MPI while transfers are in flight: nonblocking operations, and whether they have completed.
+"""Channels: the nonblocking operations of MPI that transfers use.
 
-A channel is the only object through which messages go, so that another one can stand in for it: tests/interleavings has
-one whose messages are delayed at will.
+All messages go through a channel, so that tests/interleavings can replace it by one that delays messages.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from .mpi import MPI
 class Request(Protocol):
     """A nonblocking operation."""
 
-    def Test(self) -> bool:  # noqa: N802 - as MPI's requests are asked
-        """Whether it has completed."""
+    def Test(self) -> bool:  # noqa: N802 - as in MPI
+        """Whether it is complete."""
 
 
 class Persistent(Request, Protocol):
-    """A nonblocking operation that can be started again once it has completed."""
+    """A nonblocking operation that can be started again once it is complete."""
 
     def Start(self) -> None:  # noqa: N802
         """Start it."""
 
     def Free(self) -> None:  # noqa: N802
-        """It is not started any more."""
+        """Free it."""
 
 
 class Incoming(Protocol):
-    """A message that has come and was taken out of the queue, to be received."""
+    """A message that has arrived and is matched, to be received."""
 
     peer: int
     nbytes: int
@@ -40,49 +39,49 @@ class Incoming(Protocol):
 
 
 class Channel(Protocol):
-    """Nonblocking messages among the ranks of a group. A buffer is what mpi4py takes for one."""
+    """Nonblocking messages among the ranks of a group. Buffers are those of mpi4py."""
 
     rank: int
     size: int
     tags: int  # 0 to tags - 1
-    nothing: Any  # an operation that never completes, for `first_done`
+    nothing: Any  # a null request, for `first_done`
 
     def send(self, buffer: Any, peer: int, tag: int, /) -> Request:
         """Start to send."""
 
     def send_synchronously(self, buffer: Any, peer: int, tag: int, /) -> Request:
-        """Start to send in synchronous mode: it completes when the receive has begun, however short the message."""
+        """Start to send in synchronous mode: it completes when the receive has begun."""
 
     def receive(self, buffer: Any, peer: int, tag: int, /) -> Request:
-        """Start to receive what a rank sends with that tag."""
+        """Start to receive a message of a rank with a tag."""
 
     def send_init(self, buffer: Any, peer: int, tag: int, /) -> Persistent:
-        """What sends a buffer whenever it is started."""
+        """Make a persistent send."""
 
     def receive_init(self, buffer: Any, peer: int, tag: int, /) -> Persistent:
-        """What receives into a buffer whenever it is started."""
+        """Make a persistent receive."""
 
     def start_all(self, requests: Sequence[Any], /) -> None:
-        """Start what was made by `send_init` or `receive_init`."""
+        """Start persistent requests."""
 
     def all_done(self, requests: Sequence[Any], /) -> bool:
-        """Whether all that were started have completed."""
+        """Whether all requests are complete."""
 
     def free_all(self, requests: Sequence[Any], /) -> None:
-        """They are not started any more."""
+        """Free persistent requests."""
 
     def probe(self, peer: int | None, tag: int) -> Incoming | None:
-        """A message that has come from a rank, or from any, with that tag; None where there is none."""
+        """A message that has arrived from a rank, or from any if None, with a tag; None if there is none."""
 
     def first_done(self, requests: Sequence[Any]) -> int | None:
-        """The place of a request that has completed since it was asked for last; None where none has."""
+        """The index of a request that has completed since the last call; None if none has."""
 
     def make_progress(self) -> object:
-        """Let messages move."""
+        """Let MPI make progress."""
 
 
 class MPIChannel:
-    """Messages on a communicator that nobody else uses."""
+    """A channel on a private communicator."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
@@ -98,24 +97,24 @@ class MPIChannel:
         self._any, self._status, self._undefined = MPI.ANY_SOURCE, MPI.Status(), MPI.UNDEFINED
 
     def probe(self, peer: int | None, tag: int) -> Incoming | None:
-        """A message that has come from a rank, or from any, with that tag; None where there is none."""
-        found = self.comm.Improbe(self._any if peer is None else peer, tag, self._status)
-        return None if found is None else _Matched(found, self._status)
+        """A message that has arrived from a rank, or from any if None, with a tag; None if there is none."""
+        message = self.comm.Improbe(self._any if peer is None else peer, tag, self._status)
+        return None if message is None else _MatchedMessage(message, self._status)
 
     def first_done(self, requests: Sequence[Any]) -> int | None:
-        """The place of a request that has completed since it was asked for last; None where none has."""
+        """The index of a request that has completed since the last call; None if none has."""
         number, done = self._testany(requests)
         return number if done and number != self._undefined else None
 
 
 def free_all(requests: Sequence[Any]) -> None:
-    """Free requests: a local operation. Not collective."""
+    """Free requests, a local operation."""
     if not MPI.Is_finalized():
         for request in requests:
             request.Free()
 
 
-class _Matched:
+class _MatchedMessage:
     def __init__(self, message: MPI.Message, status: MPI.Status) -> None:
         self.peer, self.nbytes = status.source, status.Get_count(MPI.BYTE)
         self._message = message

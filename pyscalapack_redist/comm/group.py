@@ -1,7 +1,7 @@
-"""Groups: processes that redistribute among themselves, with their votes, agreements, conversations and kept plans.
+"""Groups: the processes that take part in a plan, with their votes, agreements and cached plans.
 
-A rank that has found an error in its own arguments still votes; then every rank raises, or none does. docs/protocol.md says
-which assumptions a rank may make when.
+A rank with an error in its own arguments still votes; then every rank raises, or none does. docs/protocol.md states what a
+rank may assume in each state.
 """
 
 from __future__ import annotations
@@ -36,218 +36,221 @@ from .vote import (
     Voting,
     describe_error,
     digest,
-    good,
+    find_verdict,
+    is_good,
     radix_for,
-    verdict,
 )
 from .waiting import Waiting
 
-PLANS_KEPT = 32
-DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
+MOST_PLANS = 32
+DATA, CONTROL, TAGS = range(
+    3
+)  # of a ticket: the tag of its data, that of its gather-scatters, and the number of its tags
 
 
 class Plans(OrderedDict[Hashable, Any]):
-    """Plans made, the most recently used last. All ranks keep and drop the same ones, since all make the same calls."""
+    """Cached plans, the most recently used last. All ranks make the same calls, so they cache the same plans."""
 
     def keep(self, key: Hashable, plan: Any) -> None:
-        """Keep a plan, and drop the one that was not used for longest where there are too many."""
+        """Cache a plan; drop the least recently used one if there are too many."""
         self[key] = plan
         self.move_to_end(key)
-        while len(self) > PLANS_KEPT:
+        while len(self) > MOST_PLANS:
             self.popitem(last=False)
 
 
 class Staging:
-    """Staging memory that no transfer uses: the largest piece that one has put back."""
+    """The largest staging buffer that no transfer uses at present."""
 
     def __init__(self) -> None:
-        self._kept: NDArray[np.uint8] | None = None
+        self._buffer: NDArray[np.uint8] | None = None
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """`size` bytes or more: what is kept, where that is large enough."""
-        kept, self._kept = self._kept, None
-        return kept if kept is not None and kept.nbytes >= size else np.empty(size, np.uint8)
+        """Take the buffer, or make one if that is smaller than `size` bytes."""
+        buffer, self._buffer = self._buffer, None
+        return buffer if buffer is not None and buffer.nbytes >= size else np.empty(size, np.uint8)
 
-    def put_back(self, memory: NDArray[np.uint8]) -> None:
-        """Keep it for the next transfer, unless a larger piece is kept."""
-        if self._kept is None or self._kept.nbytes < memory.nbytes:
-            self._kept = memory
+    def put_back(self, buffer: NDArray[np.uint8]) -> None:
+        """Keep a buffer for the next transfer, unless a larger one is here."""
+        if self._buffer is None or self._buffer.nbytes < buffer.nbytes:
+            self._buffer = buffer
 
 
-class Untold(NamedTuple):
-    """In place of what a rank could not tell, or the first one could not answer: why."""
+class Failure(NamedTuple):
+    """An error of a gather-scatter, sent in place of a value or a reply."""
 
     rank: int
     text: str
 
 
-class Conversation:
-    """One question and its answer. Collective over the group; the ranks may start and advance it when they like.
+class GatherScatter:
+    """A nonblocking gather of Python objects to the group's first rank, which scatters a reply to each rank.
 
-    Every rank tells the first one something, and the first one answers all of them. This is for rare things: errors in words,
-    objects that not all ranks know, the set-up of a node. The messages have a tag of their own, so a conversation needs no
-    order among other things that are under way, and it is advanced without blocking.
-
-    What fails on a rank, in pickling or in `answers`, is told to all in place of the answer.
+    For rare cases: texts of errors, objects that not all ranks know, the set-up of a node. All ranks start one. Its messages
+    have a tag of their own, so other operations in flight may overtake it. If a rank cannot pickle its value, or `reply`
+    raises, all ranks get a `Failure`.
 
     Parameters
     ----------
     channel : Channel
-        The group's.
+        The group's channel.
     tag : int
-        Of no other messages at the same time.
-    mine : object
-        What this rank tells; anything that can be pickled.
-    answers : callable
-        On the first rank: from what all ranks told, by rank, the answer to each.
+        A tag that no other message has meanwhile.
+    value : object
+        This rank's value; anything that can be pickled.
+    reply : callable
+        Called on the first rank: makes the list of replies, by rank, from the list of values.
     """
 
-    def __init__(self, channel: Channel, tag: int, mine: Any, answers: Callable[[list[Any]], list[Any]]) -> None:
-        self._channel, self._tag, self._answers = channel, tag, answers
-        self._told: list[Any] = [None] * channel.size
+    def __init__(self, channel: Channel, tag: int, value: Any, reply: Callable[[list[Any]], list[Any]]) -> None:
+        self._channel, self._tag, self._make_replies = channel, tag, reply
+        self._values: list[Any] = [None] * channel.size
         self._missing = channel.size - 1 if channel.rank == 0 else 1
         self._requests: list[Request] = []
-        self._coming: tuple[int, Any, Request] | None = None
-        self._kept: list[Any] = []  # MPI reads it until a send has completed
+        self._receive: tuple[int, Any, Request] | None = None
+        self._buffers: list[Any] = []  # of sends that are not complete
         self.done = False
-        self.answer: Any = None
-        self.error: Exception | None = None  # what failed on this rank
+        self.reply: Any = None
+        self.error: Exception | None = None  # this rank's
         if channel.rank == 0:
-            self._told[0] = mine
+            self._values[0] = value
         else:
             try:
-                data = pickle.dumps(mine)
+                data = pickle.dumps(value)
             except Exception as caught:
-                data = pickle.dumps(self._untold(caught))
+                data = pickle.dumps(self._record(caught))
             self._send(0, data)
 
     @property
     def failure(self) -> Verdict:
-        """Why there is no answer; None if there is one."""
-        return [self.answer.rank, f" could not take part: {self.answer.text}"] if type(self.answer) is Untold else None
+        """The reason why there is no reply; None if there is one."""
+        return [self.reply.rank, f" could not take part: {self.reply.text}"] if type(self.reply) is Failure else None
 
-    def _untold(self, error: Exception) -> Untold:
+    def _record(self, error: Exception) -> Failure:
         self.error = error
-        return Untold(self._channel.rank, describe_error(error))
+        return Failure(self._channel.rank, describe_error(error))
 
     def _send(self, peer: int, pickled: bytes) -> None:
         data = np.frombuffer(pickled, np.uint8)
-        self._kept.append(data)
+        self._buffers.append(data)
         self._requests.append(self._channel.send(data, peer, self._tag))
 
-    def _take(self) -> bool:
-        """Receive what has come; True where something has come in whole."""
-        if self._coming is None:
-            found = self._channel.probe(None if self._channel.rank == 0 else 0, self._tag)
-            if found is None:
+    def _receive_value(self) -> bool:
+        """Make progress on the next receive; True if it has completed."""
+        if self._receive is None:
+            message = self._channel.probe(None if self._channel.rank == 0 else 0, self._tag)
+            if message is None:
                 return False
-            data = np.empty(found.nbytes, np.uint8)
-            self._coming = found.peer, data, found.receive(data)
-        peer, data, request = self._coming
+            data = np.empty(message.nbytes, np.uint8)
+            self._receive = message.peer, data, message.receive(data)
+        peer, data, request = self._receive
         if not request.Test():
             return False
-        self._coming = None
-        self._told[peer] = pickle.loads(data.tobytes())
+        self._receive = None
+        self._values[peer] = pickle.loads(data.tobytes())
         return True
 
     def advance(self) -> bool:
-        """Go on; True when this rank has its answer, and what it sent is on its way. Not collective."""
-        while self._missing and self._take():
+        """Make progress; True when this rank has its reply and its sends are complete."""
+        while self._missing and self._receive_value():
             self._missing -= 1
             if self._channel.rank == 0 and not self._missing:
-                self._reply()
+                self._scatter()
             elif self._channel.rank:
-                self.answer = self._told[0]
+                self.reply = self._values[0]
         if not self._missing and self._channel.size == 1 and not self.done:
-            self._reply()
+            self._scatter()
         self._requests = [request for request in self._requests if not request.Test()]
         self.done = not self._missing and not self._requests
         return self.done
 
-    def _reply(self) -> None:
-        untold = next((mine for mine in self._told if type(mine) is Untold), None)
+    def _scatter(self) -> None:
+        failure = next((value for value in self._values if type(value) is Failure), None)
         try:
-            answers = [untold] * self._channel.size if untold is not None else self._answers(self._told)
-            pickled = [pickle.dumps(answer) for answer in answers[1:]]
+            replies = [failure] * self._channel.size if failure is not None else self._make_replies(self._values)
+            pickled = [pickle.dumps(reply) for reply in replies[1:]]
         except Exception as caught:
-            answers = [self._untold(caught)]
-            pickled = [pickle.dumps(answers[0])] * (self._channel.size - 1)
-        self.answer = answers[0]
+            replies = [self._record(caught)]
+            pickled = [pickle.dumps(replies[0])] * (self._channel.size - 1)
+        self.reply = replies[0]
         for peer, data in enumerate(pickled, 1):
             self._send(peer, data)
 
 
-def first_known(told: list[Any]) -> Any:
-    """The value of the lowest rank that has one; None where nobody has. Not collective."""
-    return next((value for value in told if value is not None), None)
+def first_known(values: list[Any]) -> Any:
+    """The value of the lowest rank that has one; None if no rank has."""
+    return next((value for value in values if value is not None), None)
 
 
-def all_tell(
-    channel: Channel, ticket: int, mine: Any, answer: Callable[[list[Any]], Any] | None = None
-) -> Conversation:
-    """All get what all tell, by rank, or what the first one makes of that."""
+def start_allgather(
+    channel: Channel, ticket: int, value: Any, reduce: Callable[[list[Any]], Any] | None = None
+) -> GatherScatter:
+    """Start to give all ranks the list of all values, or what the first rank reduces it to."""
 
-    def answers(told: list[Any]) -> list[Any]:
-        return [told if answer is None else answer(told)] * len(told)
+    def reply(values: list[Any]) -> list[Any]:
+        return [values if reduce is None else reduce(values)] * len(values)
 
-    return Conversation(channel, ticket + TALK, mine, answers)
+    return GatherScatter(channel, ticket + CONTROL, value, reply)
 
 
 class Refusal:
-    """What ranks tell one another after a vote that was not good. `answer` says why, on all; None if nothing is wrong.
+    """A refused transfer or agreement: all ranks learn the reason, and discard messages that were sent before the vote.
 
-    What others have sent before they knew the vote is received, and forgotten.
+    Attributes
+    ----------
+    reason : str or None
+        The reason, the same on all ranks; None if no rank has an error after all.
     """
 
-    def __init__(self, group: Group, ticket: int, talk: Conversation) -> None:
-        self._group, self._ticket, self._talk = group, ticket, talk
-        self._come: list[int] | None = None  # the ranks whose messages are still to be received
-        self._receiving: tuple[Any, Request] | None = None
-        self.answer: str | None = None
+    def __init__(self, group: Group, ticket: int, exchange: GatherScatter) -> None:
+        self._group, self._ticket, self._exchange = group, ticket, exchange
+        self._senders: list[int] | None = None  # of messages that are still to be received
+        self._receive: tuple[Any, Request] | None = None
+        self.reason: str | None = None
 
     def advance(self) -> bool:
-        """Go on; True when this rank has its answer, and nothing for it is on its way. Not collective."""
-        if self._come is None:
-            if not self._talk.advance():
+        """Make progress; True when this rank has the reason and no message for it is on its way."""
+        if self._senders is None:
+            if not self._exchange.advance():
                 return False
-            if self._talk.failure is not None:  # nobody knows which messages are on their way to whom
-                self.answer = self._group.in_words(self._talk.failure)
-                self._group.abort(self.answer)
+            if self._exchange.failure is not None:  # no rank knows which messages are on their way
+                self.reason = self._group.format_verdict(self._exchange.failure)
+                self._group.abort(self.reason)
                 return True
-            verdict, come = self._talk.answer
-            self.answer = None if verdict is None else self._group.in_words(verdict)
-            self._come = [] if self.answer is None else list(come)
-        while self._come:
-            if self._receiving is None:
-                found = self._group.channel.probe(self._come[0], self._ticket + DATA)
-                if found is None:
+            verdict, senders = self._exchange.reply
+            self.reason = None if verdict is None else self._group.format_verdict(verdict)
+            self._senders = [] if self.reason is None else list(senders)
+        while self._senders:
+            if self._receive is None:
+                message = self._group.channel.probe(self._senders[0], self._ticket + DATA)
+                if message is None:
                     return False
-                data = np.empty(found.nbytes, np.uint8)
-                self._receiving = data, found.receive(data)
-            if not self._receiving[1].Test():
+                data = np.empty(message.nbytes, np.uint8)
+                self._receive = data, message.receive(data)
+            if not self._receive[1].Test():
                 return False
-            self._receiving = None
-            del self._come[0]
+            self._receive = None
+            del self._senders[0]
         return True
 
 
 T = TypeVar("T")
 
 
-class Agreement:
-    """An agreement that an interrupt has ended on this rank, which still has its part in what the others do.
+class InterruptedAgreement:
+    """An agreement interrupted on this rank, which still takes part in what follows for the other ranks.
 
     Parameters
     ----------
     group : Group
         The ranks.
     ticket : int
-        That of the vote.
-    vote : Voting
-        What this rank has cast.
+        The ticket of the vote.
+    voting : Voting
+        The count of this rank's vote.
     error : BaseException
-        What the others are told, if they ask: what this rank found wrong, or the interrupt.
-    statements, asks : callable
+        The error to report to other ranks: this rank's own, or the interrupt.
+    statements, has_followup : callable
         As for `Group.agree`.
     """
 
@@ -258,61 +261,61 @@ class Agreement:
         voting: Voting,
         error: BaseException,
         statements: Callable[[], Sequence[Statement]],
-        asks: Callable[[Outcome], bool],
+        has_followup: Callable[[Outcome], bool],
     ) -> None:
         self._group, self._ticket, self._voting = group, ticket, voting
-        self._error, self._statements, self._asks = error, statements, asks
-        self._talk: Conversation | Refusal | None = None
+        self._error, self._statements, self._has_followup = error, statements, has_followup
+        self._followup: GatherScatter | Refusal | None = None
 
     def advance(self, block: bool = False) -> bool:
-        """Go on; True when the others need nothing more of this rank. It never raises."""
+        """Make progress; True when other ranks need nothing more of this one. Never raises."""
         group = self._group
         if group.abort_reason is not None:
             return True
-        if self._talk is None:
+        if self._followup is None:
             outcome = group.count(self._voting)
             if outcome is None:
                 return False
-            if not good(outcome):
-                self._talk = group.refusal(self._ticket, self._error, self._statements)
-            elif self._asks(outcome):
-                self._talk = all_tell(group.channel, self._ticket, describe_error(self._error))
+            if not is_good(outcome):
+                self._followup = group.start_refusal(self._ticket, self._error, self._statements)
+            elif self._has_followup(outcome):
+                self._followup = start_allgather(group.channel, self._ticket, describe_error(self._error))
             else:
                 return True
-        return self._talk.advance()
+        return self._followup.advance()
 
 
-def read_consistently(group: Group, what: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
-    """What this rank reads, or None; all raise where one cannot, or two read different things. Collective over the group.
+def read_consistently(group: Group, subject: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
+    """Read a value, or None; all ranks raise if one cannot, or if two read different values. Collective over the group.
 
     Parameters
     ----------
     group : Group
         The ranks.
-    what : str
-        What is read, in words.
+    subject : str
+        The value in words.
     read : callable
-        Gives it, or None on a rank that cannot know.
+        Returns the value, or None on a rank that cannot know it.
     number : callable
-        A digest of it.
+        Makes a digest of the value.
     """
-    mine, error = None, None
+    value, error = None, None
     try:
-        mine = read()
+        value = read()
     except Exception as caught:
         error = caught
-    found = None if mine is None else number(mine)
+    value_digest = None if value is None else number(value)
     group.agree(
-        Vote(failed=group.failure_code(error), call=digest(what), source=found),
+        Vote(failed=group.failure_code(error), call=digest(subject), source=value_digest),
         error,
-        lambda: [Statement(what, found, repr(mine))],
+        lambda: [Statement(subject, value_digest, repr(value))],
         lambda outcome: True,
     )
-    return mine
+    return value
 
 
 class Group:
-    """Processes that redistribute among themselves. Not collective, unless a method says so.
+    """The processes that take part in a plan. Methods are not collective unless they say so.
 
     Attributes
     ----------
@@ -323,35 +326,35 @@ class Group:
     number : dict
         Rank in the group for each of these.
     plans : Plans
-        Plans made.
+        Cached plans.
     staging : Staging
-        Staging memory that no transfer uses.
+        A staging buffer that no transfer uses.
     collectives : MPI.Intracomm or None
-        Communicator of the same processes for exchanges that make collective calls, one transfer after another.
+        A communicator of the same processes, for exchanges that make collective calls.
     node : Node or None
-        The ranks of this node and the memory that they share, once it was asked for.
+        The ranks of this node and their shared memory; None until `make_node`.
     links : Links or None
-        What messages between nodes cost, once it was asked for; None on one node.
+        Costs of messages between nodes; None on one node, and until `make_node`.
     names : tuple of str
-        What each is called in messages: "rank 3".
+        Names of the ranks in error texts: "rank 3".
     watch : callable or None
-        Where some of these processes may end without the others (two jobs): raises CollectiveError once they have.
-    others : frozenset of int
-        The ranks of the group of these processes.
+        Raises CollectiveError when processes of the other job have ended; None if there is one job.
+    remote_ranks : frozenset of int
+        Ranks in the group of the processes of the other job.
     abort_reason : str or None
-        Why these processes cannot redistribute any more.
+        The reason why these processes cannot redistribute any more.
     tickets : Tickets
-        How many things these ranks have started.
+        The number of tickets drawn.
     transfers : dict
-        Transfers under way, in the order of their tickets.
-    unvoted : int
-        How many calls these ranks have started that have no ticket.
+        Transfers in flight, in the order of their tickets.
+    calls_without_vote : int
+        The number of calls started without a ticket.
     series : dict
-        Those calls, plan by plan, by tag.
+        The series of such calls, by tag.
     settling : dict
-        What is left to do of series in which a rank has failed.
+        Ends of series in which a rank has failed.
     lock : Lock
-        Of whoever changes the state of anything here: another thread may wait for something else.
+        Held by the thread that changes the state of a transfer.
     """
 
     def __init__(self, channel: Channel, ranks: Sequence[int]) -> None:
@@ -365,63 +368,63 @@ class Group:
         self.links: Links | None = None
         self.names = tuple(f"rank {rank}" for rank in self.ranks)
         self.watch: Callable[[], None] | None = None
-        self.others: frozenset[int] = frozenset()
+        self.remote_ranks: frozenset[int] = frozenset()
         self.abort_reason: str | None = None
         self.lock = threading.Lock()
-        self.aborted_uses: list[Any] = []  # of what broke off: MPI may still read and write there
+        self.aborted_uses: list[Any] = []  # kept alive, because MPI may still access their memory
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
-        self.unvoted, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
+        self.calls_without_vote, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
         self._closed = False
-        self._notices = channel.tags - 1  # the last tags are of notices, and of votes
+        self._notices = channel.tags - 1  # notices and votes have the last tags
         self._most_series = channel.tags // 8  # each has two tags
         self._most_tickets = (channel.tags - 2 - 2 * self._most_series) // TAGS
-        self._votes: deque[Voting] = deque()
-        self._free_steps: list[LogSteps] = []  # of votes that were counted
+        self._votings: deque[Voting] = deque()
+        self._free_steps: list[LogSteps] = []  # of counted votes
         self._waiting = Waiting(self, self._notices)
 
     # -- tickets and votes
 
     def draw_ticket(self) -> int:
-        """The tag of the messages of whatever starts now; all ranks start these in the same order."""
+        """Draw the next ticket, the first tag of an operation. All ranks draw them in the same order."""
         self.tickets.drawn += 1
         return self.ticket
 
     @property
     def ticket(self) -> int:
-        """The one that was drawn last."""
+        """The ticket that was drawn last."""
         return TAGS * (self.tickets.drawn % self._most_tickets)
 
     @property
-    def started(self) -> int:
-        """How many calls these ranks have started, the same on all of them."""
-        return self.tickets.drawn + self.unvoted
+    def call_count(self) -> int:
+        """The number of calls that these ranks have started, the same on all of them."""
+        return self.tickets.drawn + self.calls_without_vote
 
     def new_series(self, targets: Sequence[int], sources: Sequence[int]) -> Series | None:
-        """One more series of calls; None where there is no tag left for it. All ranks make it together."""
+        """Make a series of calls; None if no tag is left. Collective over the group."""
         if len(self.series) == self._most_series:
             return None
         tag = self._notices - 3 - 2 * len(self.series)
-        made = self.series[tag] = Series(self, tag, targets, sources)
-        return made
+        series = self.series[tag] = Series(self, tag, targets, sources)
+        return series
 
     def end_series(self) -> None:
-        """End all series, once no call is under way: there will be no more. Collective, but no rank waits."""
+        """End all series, unless a transfer is in flight. All ranks do so before they free the communicator; none waits."""
         for series in self.series.values() if not self.transfers else ():
             series.end(self.rank)
 
     def wait_for_failures(self) -> None:
-        """Wait for a while, until all ranks know of what has failed without a vote. Not collective."""
+        """Wait, for a limited time, until all ranks know of a failure in a series."""
         self._waiting.for_failures(self.settle_series)
 
     def settle_series(self) -> bool:
-        """Go on with what is left of series that have ended; True when nothing is."""
+        """Make progress on series that end; True when all have ended."""
         for settling in list(self.settling):
             settling.advance()
         return not self.settling
 
     def check_usable(self) -> None:
-        """See whether these ranks can still redistribute.
+        """Check that these ranks can still redistribute.
 
         Raises
         ------
@@ -436,73 +439,73 @@ class Group:
 
     @property
     def voting_ring(self) -> Ring | None:
-        """Where votes are cast in shared memory; None where they go by messages."""
+        """The ring in which votes are cast; None if they go by messages."""
         node = self.node
         return node.ring if node is not None and node.whole else None
 
     @property
     def radix(self) -> int:
-        """Of votes that go by messages."""
+        """The radix of votes by messages."""
         return 2 if self.links is None else radix_for(self.size, self.links.latency)
 
-    def new_vote(self, vote: Vote, rows: Rows | None = None) -> Voting:
-        """A vote that is cast; one by messages has the requests of one that was counted, if there is one."""
+    def start_voting(self, vote: Vote, rows: Rows | None = None) -> Voting:
+        """Cast a vote by itself, in the ring or by messages; these reuse the requests of a counted vote."""
         ring = self.voting_ring
         if ring is not None:
             return RingVoting(ring, vote)
         radix, free = self.radix, self._free_steps
-        while free and free[-1].radix != radix:  # of before the links were known
+        while free and free[-1].radix != radix:  # made before the links were measured
             free.pop().free()
         steps = free.pop() if free else MPIVoting.steps(self.channel, radix, self._notices - 1)
         return MPIVoting(vote, steps, free.append, rows)
 
     def cast_vote(self, vote: Vote, rows: Rows | None = None) -> Voting:
-        """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order.
+        """Cast a vote. All ranks cast votes in the same order; they are posted and counted in that order.
 
         Parameters
         ----------
         vote : Vote
-            What this rank says.
+            This rank's vote.
         rows : Rows, optional
-            Where the vote goes by messages: blocks that travel with it, as for `LogSteps.start`.
+            Blocks to send with a vote by messages, as for `LogSteps.start`.
         """
-        voting = self.new_vote(vote, rows)
-        self._votes.append(voting)
+        voting = self.start_voting(vote, rows)
+        self._votings.append(voting)
         self.count()
         return voting
 
     def adopt(self, voting: Voting) -> Voting:
-        """A vote that a call has cast, and not counted; nothing else was open."""
-        self._votes.append(voting)
+        """Queue a vote that a compiled call has cast and not counted. No other vote is open."""
+        self._votings.append(voting)
         return voting
 
-    def count(self, vote: Any = None, block: bool = False) -> Outcome | None:
-        """Post and count votes as far as it goes; what this one has come to. With `block`, wait for a while."""
-        while self._votes and self._votes[0].test(block and self._votes[0] is vote):
-            self._votes.popleft()
-        for pending in self._votes:
-            if not pending.post():
+    def count(self, voting: Any = None, block: bool = False) -> Outcome | None:
+        """Post and count open votes as far as possible; the outcome of `voting`. With `block`, wait for a while."""
+        while self._votings and self._votings[0].test(block and self._votings[0] is voting):
+            self._votings.popleft()
+        for later in self._votings:
+            if not later.post():
                 break
-        outcome: Outcome | None = None if vote is None else vote.outcome
+        outcome: Outcome | None = None if voting is None else voting.outcome
         return outcome
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call may cast its vote by itself: nothing is wrong, and no vote is open."""
-        return self.abort_reason is None and not self._closed and not self._votes
+        """Whether a fast path may cast its vote by itself: the group is usable and no vote is open."""
+        return self.abort_reason is None and not self._closed and not self._votings
 
     @property
     def in_flight(self) -> bool:
-        """Whether anything that this rank has started here has not ended."""
-        return bool(self.transfers or self._votes) or not self.settle_series()
+        """Whether an operation that this rank has started is not complete."""
+        return bool(self.transfers or self._votings) or not self.settle_series()
 
     @property
     def coming_ticket(self) -> int:
-        """The ticket that will be drawn next."""
+        """The ticket that is drawn next."""
         return TAGS * ((self.tickets.drawn + 1) % self._most_tickets)
 
     def failure_code(self, error: BaseException | None) -> int:
-        """What a vote says of an error on this rank."""
+        """The field `failed` of a vote for an error on this rank, or for None."""
         return 0 if error is None else self.size - self.rank
 
     # -- agreement
@@ -512,31 +515,30 @@ class Group:
         vote: Vote,
         error: BaseException | None,
         statements: Callable[[], Sequence[Statement]],
-        asks: Callable[[Outcome], bool] = lambda outcome: False,
+        has_followup: Callable[[Outcome], bool] = lambda outcome: False,
         deliver_interrupts: Callable[[], None] | None = None,
     ) -> Outcome:
-        """Raise on every rank where any rank failed or two disagree. Collective over the group.
+        """Raise on every rank if a rank has an error or two ranks disagree. Collective over the group.
 
         Parameters
         ----------
         vote : Vote
-            Its `failed` says whether there is an error.
+            This rank's vote; its field `failed` agrees with `error`.
         error : BaseException or None
-            What this rank found wrong.
+            This rank's error.
         statements : callable
-            What the vote's digests are of, for the message if they differ.
-        asks : callable
-            Whether all have more to tell one another after such an outcome. They then see first that all are still here: an
-            interrupt may have ended the call on a rank.
+            Returns the values behind the vote's digests, for the error text if they differ.
+        has_followup : callable
+            Whether the ranks exchange more after such an outcome. If so, this call checks that no rank was interrupted.
         deliver_interrupts : callable, optional
-            Where the caller holds interrupts back: lets them come, while votes are waited for.
+            Called while waiting for votes, if the caller holds interrupts back.
 
         Raises
         ------
         BaseException
             `error` itself on the rank that has it.
         CollectiveError
-            On the others, and on all of them where they disagree.
+            On the other ranks; on all ranks if they disagree.
         """
         self.check_usable()
         cast: tuple[int, Voting] | None = None
@@ -556,170 +558,175 @@ class Group:
             raise
         except BaseException as caught:
             if cast is not None:
-                progress.tasks_in_flight()[Agreement(self, *cast, error or caught, statements, asks)] = None
+                progress.tasks_in_flight()[
+                    InterruptedAgreement(self, *cast, error or caught, statements, has_followup)
+                ] = None
             raise
-        if not good(outcome):
-            refusal = self.refusal(ticket, error, statements)
-            self._until(refusal)
-            raise error or CollectiveError(refusal.answer)
-        if asks(outcome):
-            self._raise_first(self._answer(all_tell(self.channel, ticket, None)), None)
+        if not is_good(outcome):
+            refusal = self.start_refusal(ticket, error, statements)
+            self._complete(refusal)
+            raise error or CollectiveError(refusal.reason)
+        if has_followup(outcome):
+            self._raise_first(self._complete_exchange(start_allgather(self.channel, ticket, None)), None)
         return outcome
 
-    def _until(self, talk: Conversation | Refusal) -> None:
-        """Wait until it is done. Not to be interrupted: all ranks are here, or will be."""
+    def _complete(self, operation: GatherScatter | Refusal) -> None:
+        """Wait for an operation without interrupts: all ranks take part in it, now or soon."""
         with progress.hold_interrupts():
-            wait_until(talk.advance, self.check_peers)
+            wait_until(operation.advance, self.check_peers)
 
-    def _answer(self, talk: Conversation) -> Any:
-        """What has come of it. Where a rank could not tell, or the first one not answer, all raise."""
-        self._until(talk)
-        if talk.failure is not None:
-            raise talk.error or CollectiveError(self.in_words(talk.failure))
-        return talk.answer
+    def _complete_exchange(self, exchange: GatherScatter) -> Any:
+        """Wait for a gather-scatter and return its reply; all ranks raise if it has failed."""
+        self._complete(exchange)
+        if exchange.failure is not None:
+            raise exchange.error or CollectiveError(self.format_verdict(exchange.failure))
+        return exchange.reply
 
-    def _raise_first(self, told: Sequence[str | None], error: BaseException | None) -> None:
+    def _raise_first(self, errors: Sequence[str | None], error: BaseException | None) -> None:
         if error is not None:
             raise error
-        for name, text in zip(self.names, told, strict=True):
+        for name, text in zip(self.names, errors, strict=True):
             if text is not None:
                 raise CollectiveError(f"{name} could not take part: {text}")
 
-    def refusal(
+    def start_refusal(
         self,
         ticket: int,
         error: BaseException | None,
         statements: Callable[[], Sequence[Statement]],
         sent: Collection[int] = (),
     ) -> Refusal:
-        """After a vote that was not good: its answer says why, in words. All ranks of the group start one.
+        """Start a refusal after a failed vote. All ranks of the group start one.
 
         Parameters
         ----------
         ticket : int
-            That of the vote.
+            The ticket of the vote.
         error : BaseException or None
-            What this rank found wrong.
+            This rank's error.
         statements : callable
-            What this rank means.
+            Returns the values behind this rank's vote.
         sent : collection of int
-            Ranks to which it has sent messages already.
+            Ranks to which this rank has sent messages already.
         """
-        said: list[Statement] = []
+        own_statements: list[Statement] = []
         try:
-            said = [statement.told() for statement in statements()]
-        except Exception as caught:  # of what the user gave, in words: the others wait for this rank
+            own_statements = [statement.for_sending() for statement in statements()]
+        except Exception as caught:  # raised by the repr of a user's object, while other ranks wait
             error = error or caught
-        mine = (None if error is None else describe_error(error), said, tuple(sent))
+        report = (None if error is None else describe_error(error), own_statements, tuple(sent))
 
-        def answers(told: list[Any]) -> list[Any]:
-            why = verdict(told)
-            came = [tuple(k for k, theirs in enumerate(told) if rank in theirs[2]) for rank in range(self.size)]
-            return [(why, some) for some in came]
+        def reply(reports: list[Any]) -> list[Any]:
+            verdict = find_verdict(reports)
+            senders = [tuple(k for k, report in enumerate(reports) if rank in report[2]) for rank in range(self.size)]
+            return [(verdict, peers) for peers in senders]
 
-        return Refusal(self, ticket, Conversation(self.channel, ticket + TALK, mine, answers))
+        return Refusal(self, ticket, GatherScatter(self.channel, ticket + CONTROL, report, reply))
 
-    def in_words(self, why: Verdict) -> str:
-        """As this rank names the others."""
-        return "".join(self.names[part] if isinstance(part, int) else part for part in why or ())
+    def format_verdict(self, verdict: Verdict) -> str:
+        """A verdict as text, with this rank's names of the ranks."""
+        return "".join(self.names[part] if isinstance(part, int) else part for part in verdict or ())
 
     def combine(
-        self, mine: Any = None, answer: Callable[[list[Any]], Any] | None = None, error: BaseException | None = None
+        self, value: Any = None, reduce: Callable[[list[Any]], Any] | None = None, error: BaseException | None = None
     ) -> Any:
-        """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group.
+        """Return the list of all ranks' values, or what `reduce` makes of it on the first rank. Collective over the group.
 
         Parameters
         ----------
-        mine : object
-            What this rank tells; anything that can be pickled.
-        answer : callable, optional
-            Such as `first_known`.
+        value : object
+            This rank's value; anything that can be pickled.
+        reduce : callable, optional
+            A function of the list, such as `first_known`.
         error : BaseException, optional
-            What this rank has found wrong: then all raise, and nothing is answered.
+            This rank's error; if a rank has one, all raise.
 
         Raises
         ------
         BaseException
             `error` itself on the rank that has it.
         CollectiveError
-            On the others.
+            On the other ranks.
         """
         self.check_usable()
 
-        def answered(told: list[Any]) -> Any:
-            errors, values = [text for text, _ in told], [value for _, value in told]
+        def reduce_reports(reports: list[Any]) -> Any:
+            errors, values = [text for text, _ in reports], [value for _, value in reports]
             if any(text is not None for text in errors):
                 return errors, None
-            return errors, values if answer is None else answer(values)
+            return errors, values if reduce is None else reduce(values)
 
-        said = None if error is None else describe_error(error)
+        report = (None if error is None else describe_error(error), value)
         with progress.hold_interrupts():
-            errors, result = self._answer(all_tell(self.channel, self.draw_ticket(), (said, mine), answered))
+            exchange = start_allgather(self.channel, self.draw_ticket(), report, reduce_reports)
+            errors, result = self._complete_exchange(exchange)
         self._raise_first(errors, error)
         return result
 
-    # -- what a group has
+    # -- resources
 
     def make_collectives(self) -> None:
-        """Make the second communicator, if it is not there. Collective over the group."""
+        """Make the second communicator, once. Collective over the group."""
 
     def make_node(self) -> Node:
-        """Find the ranks of this node, share memory with them and measure the links to others, once. Collective."""
+        """Find the ranks of this node, share memory, and measure the links between nodes, once. Collective over the group."""
         if self.node is None:
-            node = Node(self.rank, self.combine, self.names, self.others, self.forced_node)
+            node = Node(self.rank, self.combine, self.names, self.remote_ranks, self.forced_node)
             self.links = links_between(self.channel, node, self.combine, self.draw_ticket(), self.check_peers)
             self.node = node
         return self.node
 
     def forced_node(self) -> int | None:
-        """The node on which this rank counts as being, if the environment says so."""
+        """The node that the environment sets for this rank, or None."""
         return None
 
     # -- liveness
 
     def communication_error(self) -> str | None:
-        """Why these ranks cannot communicate any more; None if they can."""
+        """The reason why these ranks cannot communicate any more, or None."""
         return None
 
     def check_peers(self, plan: object = None) -> None:
-        """Let messages move, and see whether the others still live and come.
+        """Let MPI make progress, and check that the other ranks are alive.
 
         Raises
         ------
         CollectiveError
-            One has died or has gone, and what it owed will not come.
+            A rank has died or has aborted, so its pending data are lost.
         """
-        why = self.communication_error()
+        reason = self.communication_error()
         self.settle_series()
         try:
-            if why is None:
+            if reason is None:
                 self.channel.make_progress()
                 self._waiting.look(plan)
         except CollectiveError as caught:
-            why = str(caught)
-        if why is not None:
-            self.abort(why)
-            raise CollectiveError(
-                f"{self.abort_reason}: what it owed will not come; use another communicator without it"
-            )
+            reason = str(caught)
+        if reason is not None:
+            self.abort(reason)
+            raise CollectiveError(f"{self.abort_reason}: its pending data are lost; {self._remedy}")
 
-    def abort(self, why: str) -> None:
-        """Note that these ranks cannot redistribute any more, and tell the others."""
+    @property
+    def _remedy(self) -> str:
+        return "use another communicator without it" if self.watch is None else "disconnect and connect again"
+
+    def abort(self, reason: str) -> None:
+        """Record that these ranks cannot redistribute any more, and notify the other ranks."""
         if self.abort_reason is not None:
             return
-        self.abort_reason = why
+        self.abort_reason = reason
         if self.node is not None and self.node.ring is not None:
             self.node.ring.abort()
-        self._waiting.leave()
+        self._waiting.notify_of_abort()
 
-    def disown(self, why: str) -> None:
-        """In a forked process: leave what the group shares with others to the parent. Not collective."""
-        self.abort_reason, self.lock = why, threading.Lock()
+    def detach(self, reason: str) -> None:
+        """In a forked process: leave the shared memory and the communicator to the parent."""
+        self.abort_reason, self.lock = reason, threading.Lock()
         if self.node is not None and self.node.ring is not None:
             self.node.ring.closed = True
 
     def end(self) -> None:
-        """Come to no more calls: the others of this node, which tell the rest, do not wait for this rank. Not collective."""
+        """Record in shared memory that this rank makes no more calls, so that the ranks of its node do not wait for it."""
         if self.abort_reason is None and self.node is not None and self.node.ring is not None:
             if self.in_flight:
                 self.node.ring.abort()
@@ -727,7 +734,7 @@ class Group:
                 self.node.ring.end(self.tickets.drawn)
 
     def close(self) -> None:
-        """Start no call any more that goes straight through."""
+        """Disable the fast paths."""
         self._closed = True
         while self._free_steps:
             self._free_steps.pop().free()

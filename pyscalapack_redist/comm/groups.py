@@ -1,6 +1,6 @@
-"""The groups of a communicator, and both sides of an inter-communicator as one communicator.
+"""The groups of a communicator, and the merged sides of an inter-communicator.
 
-Either is made when it is first asked for, kept as an attribute of the communicator, and freed with it.
+Both are made at their first use, cached as attributes of the communicator, and freed with it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from .node import forced_nodes
 from .progress import call_blocking, hold_interrupts
 from .waiting import reported
 
-CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share; and the one before
+CREATION_TAG = 21_317  # of Create_group: this tag and the one before, which no concurrent creation may use
 
 
 def check_running() -> None:
-    """See whether MPI can be called. Not collective.
+    """Check that MPI can be called.
 
     Raises
     ------
     CollectiveError
-        It has been finalized, or is that of the process from which this one was forked.
+        MPI has been finalized, or this process was forked.
     """
-    why = _without_mpi()
-    if why is not None:
-        raise CollectiveError(f"nothing can be redistributed: {why}")
+    reason = _without_mpi()
+    if reason is not None:
+        raise CollectiveError(f"nothing can be redistributed: {reason}")
 
 
 def check_alive(comm: MPI.Intracomm) -> None:
-    """See whether a communicator can be used. Not collective.
+    """Check that a communicator can be used.
 
     Raises
     ------
@@ -57,61 +57,61 @@ def check_alive(comm: MPI.Intracomm) -> None:
 
 
 class Closable(Protocol):
-    """What holds something of MPI that must be given back."""
+    """An object that holds resources of MPI."""
 
     def close(self) -> None:
-        """Give it back; as collective as what it holds."""
+        """Release them; collective if the resources are."""
 
 
 class MPIGroup(Group):
-    """A group with a private communicator, so that no message of the user's is ever mixed with ours.
+    """A group with a private communicator, so that messages of the program and of this package never mix.
 
     Attributes
     ----------
     comm : MPI.Intracomm
         The private communicator.
-    held : dict
-        What other packages keep for these ranks, in the same order on all of them: closed when the communicator is freed.
+    resources : dict
+        Objects of other modules, in the same order on all ranks, closed when the communicator is freed.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: Sequence[int]) -> None:
         super().__init__(MPIChannel(comm), ranks)
         self.comm = comm
-        self.held: dict[Hashable, Closable] = {}
+        self.resources: dict[Hashable, Closable] = {}
         self._freed = False
 
     def make_collectives(self) -> None:
-        """Make the second communicator, if it is not there. Collective over the group."""
+        """Make the second communicator, once. Collective over the group."""
         if self.collectives is None:
             self.collectives = progress.call_blocking(self.comm.Dup, self.watch)
 
     def forced_node(self) -> int | None:
-        """The node on which this rank counts as being, if the environment says so."""
+        """The node that the environment sets for this rank, or None."""
         nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
         if nodes is None:
             return None
-        mine, world = self.comm.Get_group(), MPI.COMM_WORLD.Get_group()
-        place = MPI.Group.Translate_ranks(mine, [self.rank], world)[0]
-        mine.Free()
+        own_group, world = self.comm.Get_group(), MPI.COMM_WORLD.Get_group()
+        world_rank = MPI.Group.Translate_ranks(own_group, [self.rank], world)[0]
+        own_group.Free()
         world.Free()
-        return None if place == MPI.UNDEFINED else nodes[place]
+        return None if world_rank == MPI.UNDEFINED else nodes[world_rank]
 
     def communication_error(self) -> str | None:
-        """Why these ranks cannot communicate any more; None if they can."""
+        """The reason why these ranks cannot communicate any more, or None."""
         return _without_mpi() or ("its communicator has been freed" if self.comm == MPI.COMM_NULL else None)
 
     def check_usable(self) -> None:
-        """See whether these ranks can still redistribute."""
+        """Check that these ranks can still redistribute."""
         check_running()
         if self._freed and self.abort_reason is None:
             self.abort_reason = "their communicator has been freed"
         super().check_usable()
 
     def free(self) -> None:
-        """Free the communicators, and what is held with them. Collective over the group."""
+        """Free the communicators and close `resources`. Collective over the group."""
         self._freed = True
-        while self.held:
-            self.held.popitem()[1].close()
+        while self.resources:
+            self.resources.popitem()[1].close()
         settled = self.abort_reason is None and self._waiting.settle(self.comm.Ibarrier)
         self.close()
         if not settled:
@@ -123,19 +123,19 @@ class MPIGroup(Group):
 
 
 def _without_mpi() -> str | None:
-    """Why MPI cannot be called; None if it can."""
+    """The reason why MPI cannot be called, or None."""
     module = sys.modules.get("mpi4py.MPI")
     return _forked or ("MPI has been finalized" if module is not None and module.Is_finalized() else None)
 
 
 _keyval: int | None = None
 _never_freed: list[MPIGroup] = []
-_every: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
-_forked: str | None = None  # why a forked process may not use MPI
+_groups: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
+_forked: str | None = None  # the reason why a forked process may not use MPI
 
 
 def _after_fork() -> None:
-    """In a forked process: MPI, and the memory shared with other ranks, are its parent's."""
+    """In a forked process: leave MPI and shared memory to the parent."""
     global _forked
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
@@ -144,28 +144,28 @@ def _after_fork() -> None:
         f"this process was forked (by os.fork or multiprocessing) from rank {module.COMM_WORLD.Get_rank()} of COMM_WORLD, "
         "which alone may use MPI: redistribute there, and hand forked processes arrays"
     )
-    for group in _every:
-        group.disown(_forked)
+    for group in _groups:
+        group.detach(_forked)
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 def _close_at_the_end(_: object, __: object, ___: object) -> None:
-    """MPI is being finalized."""
-    for group in _every:
+    """End and close all groups, as MPI is finalized."""
+    for group in _groups:
         group.end()
         group.close()
 
 
 def _end_all() -> None:
-    """The process ends, whatever for. Its end of MPI waits for the others, so these must not wait for this rank."""
-    for group in _every:
+    """End all groups, as the process ends. MPI_Finalize waits for the other ranks, which must not wait for this one."""
+    for group in _groups:
         group.end()
 
 
 def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
-    """The groups of a communicator, kept as an attribute of it and freed with it."""
+    """The groups of a communicator, an attribute of it that is freed with it."""
     global _keyval
     if _keyval is None:
 
@@ -175,24 +175,24 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
                     group.free()
 
         _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(free, progress.hold_interrupts))
-        # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
+        # MPI_Finalize deletes the attributes of COMM_SELF first.
         MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
         atexit.register(_end_all)
-    kept: Any = comm.Get_attr(_keyval)
-    if kept is None:
-        kept = {}
-        comm.Set_attr(_keyval, kept)
-    groups: dict[tuple[int, ...], MPIGroup] = kept
+    attribute: Any = comm.Get_attr(_keyval)
+    if attribute is None:
+        attribute = {}
+        comm.Set_attr(_keyval, attribute)
+    groups: dict[tuple[int, ...], MPIGroup] = attribute
     return groups
 
 
 def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGroup:
-    """The group of these ranks of `comm`, ascending; by default of all. Collective over these ranks the first time.
+    """The group of these ranks of `comm`, in ascending order; all by default. Collective over them the first time.
 
     Raises
     ------
     DescriptorError
-        It is no communicator.
+        `comm` is not an intra-communicator.
     CollectiveError
         It has been freed, or MPI finalized.
     """
@@ -205,22 +205,22 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
     if ranks not in groups:
         private = _private_communicator(comm, ranks)
         private.Set_errhandler(MPI.ERRORS_RETURN)
-        made = MPIGroup(private, ranks)
+        group = MPIGroup(private, ranks)
         first = next(iter(groups.values()), None)
         if first is not None and set(ranks) <= set(first.ranks):
-            same = [first.number[rank] for rank in ranks]
-            made.names, made.watch = tuple(first.names[k] for k in same), first.watch
-            made.others = frozenset(new for new, k in enumerate(same) if k in first.others)
-        groups[ranks] = made
-        _every.add(made)
+            numbers = [first.number[rank] for rank in ranks]
+            group.names, group.watch = tuple(first.names[k] for k in numbers), first.watch
+            group.remote_ranks = frozenset(new for new, k in enumerate(numbers) if k in first.remote_ranks)
+        groups[ranks] = group
+        _groups.add(group)
     return groups[ranks]
 
 
 def _private_communicator(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intracomm:
-    """A communicator of some ranks of `comm`. Collective over these.
+    """Make a communicator of some ranks of `comm`. Collective over these.
 
-    MPI does not tell a rank for whom it waits. So communicators of two ranks are made first, then of four and so on: all of
-    a rank's own half have come, and it waits for the other one.
+    MPI does not report the ranks that a call waits for. So communicators of two ranks are made first, then of four and so on:
+    a rank knows that its own half has taken part, and waits for the other half.
     """
     number, half = ranks.index(comm.Get_rank()), 1
     while True:
@@ -228,96 +228,96 @@ def _private_communicator(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intr
         block, tag = ranks[first : first + 2 * half], CREATION_TAG - (not whole)
         if whole or len(block) > half:
             with reported(ranks, number, half):
-                made = progress.call_blocking(functools.partial(_created, comm, block, tag))
+                new = progress.call_blocking(functools.partial(_create, comm, block, tag))
             if whole:
-                return made
-            made.Free()
+                return new
+            new.Free()
         half *= 2
 
 
-def _created(comm: MPI.Intracomm, ranks: Sequence[int], tag: int) -> MPI.Intracomm:
-    everyone, some = comm.Get_group(), None
+def _create(comm: MPI.Intracomm, ranks: Sequence[int], tag: int) -> MPI.Intracomm:
+    all_ranks, members = comm.Get_group(), None
     try:
-        some = everyone.Incl(ranks)
-        return comm.Create_group(some, tag)
+        members = all_ranks.Incl(ranks)
+        return comm.Create_group(members, tag)
     finally:
-        everyone.Free()
-        if some is not None:
-            some.Free()
+        all_ranks.Free()
+        if members is not None:
+            members.Free()
 
 
 class MergedIntercomm:
-    """Both sides of an inter-communicator. Made collectively over both; everything else is not collective.
+    """Both sides of an inter-communicator as one intra-communicator. The constructor is collective over both.
 
-    The engine plans and runs on `comm` as on any other communicator. Each side knows its own layout only. Merged, both sides'
-    processes have ranks in one communicator, either side can put a descriptor on it and tell it to the other, and nothing else
-    in the engine needs to know of sides.
+    The engine plans on `comm` as on any other communicator. Each side knows its own layout only, and sends it to the other side
+    as a descriptor on `comm`.
 
     Attributes
     ----------
     comm : MPI.Intracomm
         All ranks of one side, then all of the other; private to this package.
     side : int
-        0 or 1: which half of `comm` this rank is in.
+        The half of `comm` that this rank is in, 0 or 1.
     group : Group
         All ranks of `comm`.
     """
 
     def __init__(self, intercomm: MPI.Intercomm, watch: Callable[[], None] | None) -> None:
         if watch is not None:
-            _meet(intercomm, watch)
-        self.comm = call_blocking(lambda: intercomm.Merge(False))  # equal on both sides: MPI chooses which comes first
+            _wait_for_both_sides(intercomm, watch)
+        self.comm = call_blocking(lambda: intercomm.Merge(False))  # the same on both sides: MPI chooses the order
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
-        here, merged = intercomm.Get_group(), self.comm.Get_group()
-        places = MPI.Group.Translate_ranks(here, list(range(here.Get_size())), merged)
-        here.Free()
+        own_side, merged = intercomm.Get_group(), self.comm.Get_group()
+        places = MPI.Group.Translate_ranks(own_side, list(range(own_side.Get_size())), merged)
+        own_side.Free()
         merged.Free()
         self.side = int(0 not in places)
         self.group: Group = group_of(self.comm, tuple(range(self.comm.Get_size())))
         self.group.watch = watch
         number = {place: k for k, place in enumerate(places)}
-        first_of_other = 0 if self.side else len(places)
+        first_remote = 0 if self.side else len(places)
         if watch is not None:
-            self.group.others = frozenset(range(self.comm.Get_size())) - frozenset(places)
+            self.group.remote_ranks = frozenset(range(self.comm.Get_size())) - frozenset(places)
         self.group.names = tuple(
-            f"rank {number[k]}" if k in number else f"rank {k - first_of_other} of the other side"
+            f"rank {number[k]}" if k in number else f"remote rank {k - first_remote}"
             for k in range(self.comm.Get_size())
         )
 
     def free(self) -> None:
-        """Free the merged communicator. Collective over both sides, unless one has gone."""
+        """Free the merged communicator. Collective over both sides, unless one has ended."""
         if not MPI.Is_finalized():
             with suppress(MPI.Exception):
                 self.comm.Free()
 
 
-def _meet(intercomm: MPI.Intercomm, watch: Callable[[], None]) -> None:
-    """Wait until both sides are here: what comes next blocks inside MPI."""
-    here = intercomm.Ibarrier()
-    while not here.Test():
+def _wait_for_both_sides(intercomm: MPI.Intercomm, watch: Callable[[], None]) -> None:
+    """Wait until both sides take part, because the next call blocks inside MPI."""
+    request = intercomm.Ibarrier()
+    while not request.Test():
         watch()
         time.sleep(0.001)
 
 
-class Ending(Protocol):
-    """What is freed when a connection ends."""
+class Freeable(Protocol):
+    """An object that is freed when a connection ends."""
 
     def free(self) -> None:
         """Free it; collective over both sides."""
 
 
-def end(merged: Ending, let_go: Callable[[], None] | None) -> None:
-    """Free what both sides have, and then only let go: to the other side this one has gone after that, so its ranks would not
-    free theirs. Collective over both sides.
+def end(merged: Freeable, release: Callable[[], None] | None) -> None:
+    """Free the merged communicator, then release the connection. Collective over both sides.
+
+    The release comes last: after it the other side regards this one as ended, and would free nothing.
     """
     try:
         merged.free()
     finally:
-        if let_go is not None:
-            let_go()
+        if release is not None:
+            release()
 
 
-_joint_keyval: int | None = None
+_merged_keyval: int | None = None
 
 
 def merge_intercomm(
@@ -325,23 +325,23 @@ def merge_intercomm(
     watch: Callable[[], None] | None = None,
     release: Callable[[], None] | None = None,
 ) -> MergedIntercomm:
-    """Both sides as one, made once and kept with the inter-communicator. Collective over both sides the first time.
+    """Merge both sides, once; the result is an attribute of the inter-communicator. Collective over both the first time.
 
     Parameters
     ----------
     intercomm : MPI.Intercomm
         The inter-communicator.
     watch : callable, optional
-        Raises CollectiveError once the other side has gone; where its processes may end without those of this one.
+        Raises CollectiveError when the other side has ended; for two jobs.
     release : callable, optional
         Called when the inter-communicator is freed or disconnected.
     """
-    global _joint_keyval
-    if _joint_keyval is None:
-        _joint_keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(lambda kept: end(*kept), hold_interrupts))
-    kept: Any = intercomm.Get_attr(_joint_keyval)
-    if kept is None:
-        kept = (MergedIntercomm(intercomm, watch), release)
-        intercomm.Set_attr(_joint_keyval, kept)
-    merged: MergedIntercomm = kept[0]
+    global _merged_keyval
+    if _merged_keyval is None:
+        _merged_keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(lambda attribute: end(*attribute), hold_interrupts))
+    attribute: Any = intercomm.Get_attr(_merged_keyval)
+    if attribute is None:
+        attribute = (MergedIntercomm(intercomm, watch), release)
+        intercomm.Set_attr(_merged_keyval, attribute)
+    merged: MergedIntercomm = attribute[0]
     return merged

@@ -1,7 +1,7 @@
-"""The links between nodes: what a message costs to start and how fast bytes go, measured or read from a file.
+"""Links between nodes: their latency and bandwidth, measured or read from a file.
 
-`PYSCALAPACK_REDIST_LINKS` names a JSON file {"latency": seconds, "rate": bytes per second of a node, each way} that is
-taken in place of a measurement; that of the participants' first rank counts.
+`PYSCALAPACK_REDIST_LINKS` names a JSON file {"latency": seconds, "rate": bytes per second of a node, each way}, used in place
+of a measurement. The variable of the group's first rank counts.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from .node import Node
 
 VARIABLE = "PYSCALAPACK_REDIST_LINKS"
-# The rate is that of what the larger message has more than the smaller: what starts a message is in both. Not larger, so
-# that a link of 50 Mbit/s is known after a tenth of a second, one of 10 Gbit/s after a thousandth. Empty messages are so many
-# that each rank has one during which all others had a core: the longest of all ranks counts.
+# The rate follows from the difference of the two larger sizes, which removes the latency. With these sizes a link of 50 Mbit/s
+# is measured in 0.1 s, one of 10 Gbit/s in 1 ms. There are enough empty messages that one of them finds a core free on all
+# ranks; the largest minimum of all ranks counts.
 EMPTY, SMALLER, LARGER = 0, 64 * 1024, 256 * 1024
 ROUNDS = {EMPTY: 20, SMALLER: 2, LARGER: 2}
 
 
 class Links(NamedTuple):
-    """What messages between nodes cost, equal on all ranks.
+    """Costs of messages between nodes, equal on all ranks.
 
     Attributes
     ----------
     latency : float
-        Seconds until a message without contents has arrived, on the slowest link.
+        Seconds of an empty message on the slowest link.
     rate : float
-        Bytes per second that a node sends, while it receives as many, on the slowest link.
+        Bytes per second that a node sends while it receives as many, on the slowest link.
     nodes : int
-        Nodes that the ranks are on.
+        The number of nodes.
     origin : str
-        Where the numbers are from, in words.
+        The source of the numbers, in words.
     """
 
     latency: float
@@ -62,20 +62,22 @@ def links_between(
     tag: int,
     check_peers: Callable[[], None],
 ) -> Links | None:
-    """Measure, or read the file: one rank of each node sends to the next node. None on one node. Collective over the group.
+    """Measure the links, or read the file; None on one node. Collective over the group.
+
+    One rank of each node sends to the next node.
 
     Parameters
     ----------
     channel : Channel
-        Between the ranks.
+        The group's channel.
     node : Node
-        Those of this node.
+        The ranks of this node.
     combine : callable
-        Gives what all ranks tell, by rank. Collective.
+        Returns the list of all ranks' values. Collective over the group.
     tag : int
-        Of messages that nobody else sends.
+        A tag that no other message has.
     check_peers : callable
-        Called while waiting; raises if those waited for have gone.
+        Called while waiting; raises if the wait cannot end.
 
     Raises
     ------
@@ -86,41 +88,41 @@ def links_between(
     if len(leaders) == 1:
         return None
     path = os.environ.get(VARIABLE) if channel.rank == 0 else None
-    path, problem, *given = combine(_read(path) if path else (None, None))[0]
+    path, problem, *values = combine(_read(path) if path else (None, None))[0]
     if path is not None:
         if problem is not None:
             raise (CollectiveError if channel.rank else RedistributionError)(
                 f"rank 0 could not take part: {problem}" if channel.rank else problem
             )
-        return Links(given[0], given[1], len(leaders), f"from {path}")
-    mine = (0.0, 0.0)
+        return Links(values[0], values[1], len(leaders), f"from {path}")
+    costs = (0.0, 0.0)
     if channel.rank in leaders:
-        mine = _measured(channel, leaders, tag, check_peers)
-    latency, per_byte = map(max, zip(*combine(mine), strict=True))
+        costs = _measure(channel, leaders, tag, check_peers)
+    latency, per_byte = map(max, zip(*combine(costs), strict=True))
     return Links(latency, 1 / per_byte, len(leaders), "measured")
 
 
-def _measured(channel: Channel, leaders: list[int], tag: int, check_peers: Callable[[], None]) -> tuple[float, float]:
+def _measure(channel: Channel, leaders: list[int], tag: int, check_peers: Callable[[], None]) -> tuple[float, float]:
     """Seconds of an empty message, and seconds per byte."""
-    at = leaders.index(channel.rank)
-    to, come_from = leaders[(at + 1) % len(leaders)], leaders[at - 1]
-    out, come = np.ones(LARGER, np.uint8), np.empty(LARGER, np.uint8)
+    number = leaders.index(channel.rank)
+    target, source = leaders[(number + 1) % len(leaders)], leaders[number - 1]
+    outgoing, incoming = np.ones(LARGER, np.uint8), np.empty(LARGER, np.uint8)
     best = dict.fromkeys(ROUNDS, math.inf)
     for size, rounds in ROUNDS.items():
         for _ in range(rounds):
             start = time.perf_counter()
-            sent, received = channel.send(out[:size], to, tag), channel.receive(come[:size], come_from, tag)
-            wait_until(lambda sent=sent, received=received: sent.Test() & received.Test(), check_peers)  # type: ignore[misc]
+            send, receive = channel.send(outgoing[:size], target, tag), channel.receive(incoming[:size], source, tag)
+            wait_until(lambda send=send, receive=receive: send.Test() & receive.Test(), check_peers)  # type: ignore[misc]
             best[size] = min(best[size], time.perf_counter() - start)
-    more = best[LARGER] - best[SMALLER]
-    return best[EMPTY], (more / (LARGER - SMALLER) if more > 0 else best[LARGER] / LARGER)
+    difference = best[LARGER] - best[SMALLER]
+    return best[EMPTY], (difference / (LARGER - SMALLER) if difference > 0 else best[LARGER] / LARGER)
 
 
 def _read(path: str) -> tuple[str, str] | tuple[str, None, float, float]:
-    """The path; and what is wrong with the file, or its latency and rate."""
+    """The path, and the text of an error, or None with the latency and the rate."""
     try:
-        given = json.loads(Path(path).read_text(encoding="utf-8"))
-        latency, rate = float(given["latency"]), float(given["rate"])
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        latency, rate = float(values["latency"]), float(values["rate"])
         if not (0 <= latency < math.inf and 0 < rate < math.inf):
             raise ValueError(f"latency = {latency!r} must not be negative, and rate = {rate!r} positive")
         if 2 * latency * rate == math.inf:

@@ -1,4 +1,4 @@
-"""mpi4py's `MPI`, imported when something of it is first used: `import pyscalapack_redist` starts no MPI."""
+"""mpi4py's `MPI`, imported at its first use: `import pyscalapack_redist` starts no MPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 else:
 
     class _Lazy:
-        """Stands for the module; what has been asked for is kept."""
+        """A stand-in for the module that caches the attributes used."""
 
         def __getattr__(self, name: str) -> Any:
             from mpi4py import MPI

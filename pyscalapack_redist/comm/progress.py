@@ -1,7 +1,6 @@
-"""Progress: whatever is under way in a thread goes on while any of it is waited for, so ranks may wait in any order.
+"""Progress: a wait makes progress on all tasks that its thread has in flight, so ranks may wait in any order.
 
-An interrupt ends the waiting, never what is waited for: signals are held back while the state of a transfer changes, come
-between two steps, and the transfer stays under way.
+An interrupt ends a wait, not the task: signals are held back while a task changes its state, and handled between two steps.
 """
 
 from __future__ import annotations
@@ -12,22 +11,22 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from .mpi import MPI
-from .node import give_way
+from .node import yield_core
 
 T = TypeVar("T")
 
-LOOK_SECONDS = 0.1
-HELD = (_signal.SIGINT, _signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
+CHECK_SECONDS = 0.1
+SIGNALS = (_signal.SIGINT, _signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _MAIN = threading.main_thread()
-LOOKS = 20  # before the core is offered to others: a few microseconds
-LOOKS_AROUND = 50  # looks at what is waited for between two at anything else
+POLLS = 20  # before a wait yields its core: a few microseconds
+POLLS_PER_CHECK = 50  # polls between two checks of the peers
 
 
 class Task(Protocol):
-    """Something under way. An error of its own is kept for whoever waits for it."""
+    """An operation in flight. It keeps its error for the caller that waits for it."""
 
     def advance(self, block: bool = False) -> bool:
-        """Go on; True when it has ended. It never raises."""
+        """Make progress; True when it has ended. Never raises."""
 
 
 class _ThreadState(threading.local):
@@ -35,18 +34,18 @@ class _ThreadState(threading.local):
         self.tasks: dict[Task, None] = {}
 
 
-thread_state = _ThreadState()  # of this thread: what it has in flight
-pause: Callable[[], object] = give_way  # what a wait does that has found nothing to do
+thread_state = _ThreadState()
+pause: Callable[[], object] = yield_core  # called by a wait after polls without progress
 
 
 def tasks_in_flight() -> dict[Task, None]:
-    """What this thread has started and has not seen the end of, in order. Not collective."""
+    """The tasks that this thread has started and that have not ended, in order."""
     return thread_state.tasks
 
 
-def advance_others(mine: object = None) -> bool:
-    """Let all that is under way go on, but for `mine`; True if there was anything. Not collective."""
-    others = [task for task in thread_state.tasks if task is not mine]
+def advance_others(exclude: object = None) -> bool:
+    """Make progress on all tasks of this thread but `exclude`; True if there are any."""
+    others = [task for task in thread_state.tasks if task is not exclude]
     for task in others:
         if task.advance():
             thread_state.tasks.pop(task, None)
@@ -56,34 +55,34 @@ def advance_others(mine: object = None) -> bool:
 def wait_until(
     finished: Callable[[], T | None],
     check_peers: Callable[[], None] | None = None,
-    mine: object = None,
+    task: object = None,
     waits: bool = False,
 ) -> T:
-    """Ask until it is true, and return that; meanwhile everything under way but `mine` goes on. Not collective.
+    """Poll until the result is true, and return it; meanwhile make progress on all tasks but `task`.
 
-    The core is offered to others in between: what is waited for may need it, and MPI's own waits may spin through whole
-    time slices, where it does not know that ranks share cores.
+    It yields the core between polls. MPI's own waits may spin through whole time slices where MPI does not know that ranks
+    share cores.
 
     Parameters
     ----------
     finished : callable
-        Does not block; changes state in one piece, whatever interrupts come.
+        Does not block; called with interrupts held back.
     check_peers : callable, optional
-        Raises if what is waited for will not come.
-    mine : object
-        What is waited for, if it is under way.
+        Raises if the wait cannot end.
+    task : object
+        The task that `finished` advances, if any.
     waits : bool
         Whether `finished` itself waits for a while.
     """
-    tasks, mine_too = thread_state.tasks, mine is not None
-    spins = LOOKS
+    tasks, own = thread_state.tasks, task is not None
+    spins = POLLS
     while True:
         with hold_interrupts():
-            for _ in range(1 if waits else LOOKS_AROUND):
-                if found := finished():
-                    return found
-                if len(tasks) > mine_too:
-                    advance_others(mine)
+            for _ in range(1 if waits else POLLS_PER_CHECK):
+                if result := finished():
+                    return result
+                if len(tasks) > own:
+                    advance_others(task)
                 if spins:
                     spins -= 1
                 else:
@@ -92,20 +91,20 @@ def wait_until(
             check_peers()
 
 
-class hold_interrupts:  # noqa: N801 - used as a function is
-    """In its body signals that Python handles are held back: they come at the end, or where `deliver_interrupts` is called.
+class hold_interrupts:  # noqa: N801 - used like a function
+    """Hold back signals with Python handlers in a `with` body, until its end or `deliver_interrupts`.
 
-    A handler may raise, as that of SIGINT does, and in the middle of a step nobody could go on from there. Where they are held
-    back already, the body of the outermost one decides.
+    A handler may raise, as that of SIGINT does, and would leave a task in the middle of a step. Nested uses leave the signals
+    to the outermost.
     """
 
     _outermost: ClassVar[hold_interrupts | None] = None
 
     def __enter__(self) -> hold_interrupts:
-        self.came: list[tuple[int, Any]] = []
+        self.pending: list[tuple[int, Any]] = []
         self._handlers: list[tuple[int, Any]] = []
         if self._outermost is None and _MAIN is threading.current_thread():
-            for number in HELD:
+            for number in SIGNALS:
                 handler = _signal.getsignal(number)
                 if callable(handler):
                     _signal.signal(number, self._keep)
@@ -114,18 +113,18 @@ class hold_interrupts:  # noqa: N801 - used as a function is
         return self
 
     def _keep(self, number: int, frame: object) -> None:
-        self.came.append((number, frame))
+        self.pending.append((number, frame))
 
     def deliver_interrupts(self) -> None:
-        """Handle what has come."""
-        while self.came:
-            number, frame = self.came.pop(0)
+        """Handle the signals that have arrived."""
+        while self.pending:
+            number, frame = self.pending.pop(0)
             dict(self._handlers)[number](number, frame)
 
     def end(self) -> list[int]:
-        """Hold no signals back any more; those that have come, which are not handled then."""
+        """Stop holding signals back; return the numbers of those that have arrived, unhandled."""
         self._restore()
-        return [number for number, _ in self.came]
+        return [number for number, _ in self.pending]
 
     def __exit__(self, *exception: object) -> None:
         self._restore()
@@ -139,18 +138,18 @@ class hold_interrupts:  # noqa: N801 - used as a function is
 
 
 def call_blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> T:
-    """What a call of MPI returns, or raises, that blocks; or what `watch` raises, if that comes first.
+    """Make a blocking call of MPI and return its result; or raise what `watch` raises, if that is first.
 
-    Where transfers are under way, or somebody must be watched, the call runs in another thread, and they go on meanwhile. It
-    goes on there if it is left behind: the program had better end then, by MPI_Abort. Where MPI does not allow that thread,
-    and where nothing is under way, it runs here. Collective as the call is.
+    With tasks in flight or a `watch`, the call runs in another thread while the tasks make progress. After an exception of
+    `watch` it keeps running there, and the program should end by MPI_Abort. Without either, or if MPI does not allow the
+    thread, the call runs in this thread.
 
     Parameters
     ----------
     call : callable
-        Makes blocking calls of MPI.
+        The blocking call of MPI.
     watch : callable or None
-        Raises if what is waited for will not come.
+        Raises if the call cannot return.
     """
     threads = MPI.Query_thread()
     moving = bool(thread_state.tasks) and threads == MPI.THREAD_MULTIPLE
@@ -171,7 +170,7 @@ def call_blocking(call: Callable[[], T], watch: Callable[[], None] | None = None
         if moving:
             with hold_interrupts():
                 advance_others()
-        thread.join(0.0001 if moving else LOOK_SECONDS)
+        thread.join(0.0001 if moving else CHECK_SECONDS)
         if watch is not None and thread.is_alive():
             watch()
     if errors:

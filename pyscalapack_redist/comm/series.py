@@ -1,10 +1,10 @@
-"""Series: the calls of a plan that are not voted on (agree="first"), as the calls of MPI's persistent collectives are not.
+"""Series: the calls of a plan without a vote (agree="first"), like calls of MPI's persistent collectives.
 
-Its first call was voted on, and bound what its messages are like. The later ones have a tag of their own, so MPI itself brings
-the messages of a call to that call. The stream from one rank to another ends with a header that says that the sender has
-failed: its receivers then fail in this call, and tell theirs in the next. In every PERIOD-th call all vote whether any has
-failed, and go on; before the next vote this one is counted. So all hear of a failure within 2 PERIOD calls, and no rank is
-further ahead of another. docs/protocol.md has the rules.
+The first call votes and fixes the lengths of all messages. Later calls share a tag of their own, so MPI matches the messages
+of each call. A rank that fails sends a header that says so in place of its next messages: its receivers fail in that call, and
+notify their receivers in the next. In every PERIOD-th call all ranks vote on whether a rank has failed, and count that vote
+before the next one. So all ranks learn of a failure within 2 PERIOD calls, and no rank is further ahead of another.
+docs/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .vote import LogSteps
 
 PERIOD = 16  # calls from one vote to the next
 HEADER = (
-    16  # bytes before the elements of a message: the first one is their order, or FAILED; the last eight who has failed
+    16  # bytes before the elements of a message: the first is their order or FAILED, the last eight are the failed rank
 )
-FAILED = 0  # the sender has failed, and sends no more
+FAILED = 0  # the sender has failed and sends no more messages
 
 
 def culprit_of(message: Any) -> int | None:
-    """The rank that has failed, if the message says so."""
+    """The failed rank that a message names, or None."""
     return None if message[0] != FAILED else int.from_bytes(message[8:HEADER], "little")
 
 
 class Members(Protocol):
-    """The ranks of a series, as `Group` has them."""
+    """The attributes of `Group` that this module needs."""
 
     channel: Channel
     rank: int
@@ -39,39 +39,39 @@ class Members(Protocol):
     names: tuple[str, ...]
     abort_reason: str | None
     lock: threading.Lock
-    unvoted: int
+    calls_without_vote: int
     settling: dict[Any, None]
 
     @property
     def radix(self) -> int:
-        """Of votes by messages."""
+        """The radix of votes by messages."""
 
-    def abort(self, why: str) -> None:
-        """Note that these ranks cannot redistribute any more."""
+    def abort(self, reason: str) -> None:
+        """Record that these ranks cannot redistribute any more."""
 
 
 class Series:
-    """The calls of one plan after the first, on this rank. Not collective; all ranks of a group make it together.
+    """The calls of one plan after the first, on this rank. All ranks of a group make it together.
 
     Parameters
     ----------
     group : Members
         The ranks.
     tag : int
-        Of its messages; that of its votes is the next one.
+        The tag of its messages; its votes have the next tag.
     targets, sources : sequence of int
-        The ranks that get messages of this one, and those that send it some.
+        Ranks that this one sends to, and ranks that it receives from.
 
     Attributes
     ----------
     calls, votes : int
-        How many this rank has begun, and cast.
+        How many calls this rank has begun, and how many votes it has cast.
     culprit : int or None
-        The first rank of which this one has heard that it has failed: no call begins any more.
+        The failed rank, once this one knows of it: no call begins any more.
     received : int
-        How many calls have received all. They do so one after another, for a stream may end in any of them.
+        How many calls have received all messages. They receive one after another, because a series may end in any call.
     is_receiving : bool
-        Whether the next one does.
+        Whether the next call is receiving.
     ended : set of int
         Sources that send no more.
     """
@@ -88,22 +88,22 @@ class Series:
         self._all_know = False
 
     def begin(self) -> int:
-        """The number of a call that begins."""
+        """Begin a call and return its number."""
         self.calls += 1
-        self.group.unvoted += 1
+        self.group.calls_without_vote += 1
         return self.calls
 
-    def ends(self, number: int) -> bool:
-        """Whether a call that has received all ends: it votes, if that is due, once the vote before is counted."""
+    def end_call(self, number: int) -> bool:
+        """End a call that has received all, with a vote if one is due; False until the vote before is counted."""
         if number == PERIOD * (self.votes + 1):
-            if not self.counted():
+            if not self.count_vote():
                 return False
             self.cast_vote()
         self.received, self.is_receiving = number, False
         return True
 
     def cast_vote(self) -> None:
-        """Vote on whether any rank has failed, unless all know that one has."""
+        """Vote on whether a rank has failed, unless all ranks know that one has."""
         if self._all_know:
             return
         if self._steps is None:
@@ -112,8 +112,8 @@ class Series:
         self._steps.start(tag=self.tag + 1)
         self.votes, self._is_open = self.votes + 1, True
 
-    def counted(self) -> bool:
-        """Whether what was cast is counted."""
+    def count_vote(self) -> bool:
+        """Count the open vote as far as possible; True if none is open any more."""
         steps = self._steps
         if self._is_open and steps is not None and steps.advance():
             self._is_open, worst = False, int(steps.largest[0])
@@ -123,17 +123,17 @@ class Series:
         return not self._is_open
 
     def end(self, culprit: int) -> None:
-        """That rank has failed, so end this one's part. Nobody waits for what that takes."""
+        """End the series on this rank because rank `culprit` has failed. No rank waits for that."""
         if self.culprit is None:
             self.culprit = culprit
             self.group.settling[Settling(self)] = None
 
 
 class Settling:
-    """The end of a series on this rank: it tells its targets, votes, and receives what is left.
+    """The end of a series on this rank: it notifies its targets, votes, and receives the remaining messages.
 
-    It goes on while this rank waits for anything of the group, and at the latest when the communicator is freed: all series
-    end then. When all ranks have come so far, nothing is on its way.
+    It makes progress while this rank waits in the group, and completes at the latest when the communicator is freed. When all
+    ranks have completed it, no message of the series is in flight.
     """
 
     def __init__(self, series: Series) -> None:
@@ -143,50 +143,52 @@ class Settling:
         self._header[8:].view(np.int64)[0] = series.culprit
         send = series.group.channel.send
         self._sends: list[Request] = [send(self._header, peer, series.tag) for peer in series.targets]
-        self._coming: dict[int, tuple[Any, Request]] = {}
+        self._receives: dict[int, tuple[Any, Request]] = {}
         self._has_voted = False
 
     def advance(self) -> None:
-        """Go on, until this rank owes nothing and is owed nothing."""
+        """Make progress, until all sends, receives and votes of this rank are complete."""
         group = self._series.group
         if not group.lock.acquire(False):
             return
         try:
-            if group.abort_reason is not None or self._go_on():
+            if group.abort_reason is not None or self._try_to_end():
                 group.settling.pop(self, None)
         except BaseException as caught:
             group.abort(f"{type(caught).__name__}: {caught}")
         finally:
             group.lock.release()
 
-    def _go_on(self) -> bool:
+    def _try_to_end(self) -> bool:
         series = self._series
-        if series.is_receiving:  # what that call receives comes first
+        if series.is_receiving:  # that call receives first
             return False
         self._sends = [request for request in self._sends if not request.Test()]
-        drained, counted = self._has_drained(), series.counted()
-        if counted and not self._has_voted:
+        is_drained, is_counted = self._drain(), series.count_vote()
+        if is_counted and not self._has_voted:
             self._has_voted = True
             series.cast_vote()
-            series.group.unvoted += PERIOD * series.votes - series.calls  # in the end the same on all ranks
-            counted = series.counted()
-        return drained and counted and not self._sends
+            series.group.calls_without_vote += (
+                PERIOD * series.votes - series.calls
+            )  # the same on all ranks when the series has ended
+            is_counted = series.count_vote()
+        return is_drained and is_counted and not self._sends
 
-    def _has_drained(self) -> bool:
-        """Receive, and forget, what comes until all sources have ended."""
+    def _drain(self) -> bool:
+        """Receive and discard messages; True when all sources have ended."""
         ended = self._series.ended
         for peer in self._series.sources:
             while peer not in ended and self._has_received(peer):
-                if culprit_of(self._coming.pop(peer)[0].data) is not None:
+                if culprit_of(self._receives.pop(peer)[0].data) is not None:
                     ended.add(peer)
         return ended.issuperset(self._series.sources)
 
     def _has_received(self, peer: int) -> bool:
-        """Whether a message of that rank has come whole."""
-        if peer not in self._coming:
-            found = self._series.group.channel.probe(peer, self._series.tag)
-            if found is None:
+        """Make progress on a message of a rank; True when it is complete."""
+        if peer not in self._receives:
+            message = self._series.group.channel.probe(peer, self._series.tag)
+            if message is None:
                 return False
-            data = np.empty(found.nbytes, np.uint8)
-            self._coming[peer] = data, found.receive(data)
-        return self._coming[peer][1].Test()
+            data = np.empty(message.nbytes, np.uint8)
+            self._receives[peer] = data, message.receive(data)
+        return self._receives[peer][1].Test()

@@ -1,17 +1,16 @@
-"""Transfer: one use of a plan in flight, as the states that it goes through.
+"""Transfers: one use of a plan from start to completion, as a state machine.
 
     VOTING -> READY -> MOVING -> COMPLETE
        |  \\-> ASKING -> CONFIRMING -> READY
        \\-> REFUSING -> REFUSED
 
-A call of a series (comm/series.py) has no vote: it begins READY, and ends REFUSED where a rank has failed.
+A call of a series (comm/series.py) has no vote: it begins READY, and ends REFUSED if a rank has failed. An exception in any
+state leads to ABORTED. docs/protocol.md states what a rank may assume in each state. A transfer knows neither layouts nor
+arrays; these belong to its `Payload`.
 
-From any of them to BROKEN, where a step raises. docs/protocol.md says what each rank may assume in each. A transfer knows
-neither layouts nor arrays: what it moves is a `Use`.
-
-It is advanced by whoever waits for anything, and never blocks. One that is complete can be used again, for arrays of the same
-kind: that is the fast path of exchanges by MPI. The one through the ring (`_kernels.call.Call`) is compiled, and goes through
-the same states in one piece; where it cannot go on, a transfer does so from the state that it has reached.
+Every wait makes progress on all transfers of its thread; none blocks. A complete transfer can be repeated with arrays of the
+same kind, which is the fast path of exchanges by MPI. The fast path through the ring (`_kernels.call.Call`) is compiled and
+goes through the same states; if it cannot continue, a transfer does, from the state that it has reached.
 """
 
 from __future__ import annotations
@@ -23,34 +22,34 @@ from typing import Any, Protocol
 
 from ..errors import CollectiveError
 from . import progress
-from .group import TALK, Conversation, Group, Refusal
+from .group import CONTROL, GatherScatter, Group, Refusal
 from .progress import advance_others, hold_interrupts, tasks_in_flight, wait_until
 from .series import Series
 from .vote import Outcome, Rows, Statement, Verdict, Vote
 
 
 class State(enum.IntEnum):
-    """Where a transfer is on this rank."""
+    """The state of a transfer on this rank."""
 
-    VOTING = 0  # this rank has voted, or waits for votes before its own to be counted
-    ASKING = 1  # ranks tell one another what not all know of the arrays
-    CONFIRMING = 2  # ranks tell one another whether all could take what these need
-    REFUSING = 3  # the vote was not good: ranks tell one another why, and receive what was sent to them
-    READY = 4  # nothing can fail any more; transfers started before this one come first
+    VOTING = 0  # the vote is cast and not counted
+    ASKING = 1  # ranks exchange the dtypes that not all know
+    CONFIRMING = 2  # ranks learn whether all have the memory for these dtypes
+    REFUSING = 3  # the vote failed: ranks learn the reason, and discard messages sent before the vote
+    READY = 4  # all ranks have agreed; earlier transfers begin first
     MOVING = 5
     COMPLETE = 6
-    REFUSED = 7  # nothing has moved, and the plan can be used again
-    BROKEN = 8  # something failed while elements moved: these ranks cannot redistribute any more
+    REFUSED = 7  # no data moved; the plan can be used again
+    ABORTED = 8  # an error after the vote: the group cannot be used any more
 
 
 COMPLETE = State.COMPLETE
-# MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
-# goes on looking for this share of the time since the last one, but for no more than so many seconds.
+# MPI makes progress only while it is called, and a message between nodes needs several calls. So `test` polls for this share
+# of the time since the last `test`, but at most for so many seconds.
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
-class Use(Protocol):
-    """What a transfer moves: arrays of one kind, their exchanges, and the memory for them.
+class Payload(Protocol):
+    """Arrays of one kind that a transfer moves, with their exchanges and memory.
 
     Attributes
     ----------
@@ -153,13 +152,13 @@ class Use(Protocol):
         """Record the end of the transfer in a trace."""
 
     def reset(self, a: Any, out: Any, ticket: int) -> bool:
-        """Prepare the next use, of these arrays; False if they are of another kind."""
+        """Prepare the next payload, of these arrays; False if they are of another kind."""
 
     def become_ordinary(self) -> None:
         """Continue a reset use as any other use."""
 
     def release_target(self) -> Any:
-        """Return the local array of B after a reset use, and forget it."""
+        """Return the local array of B after a reset payload, and forget it."""
 
 
 class CountedVoting:
@@ -169,51 +168,51 @@ class CountedVoting:
         self.outcome, self.number = outcome, number
 
     def test(self, block: bool = False) -> bool:
-        """It is counted."""
+        """True: the vote is counted."""
         return True
 
 
 class Transfer:
     """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
 
-    `with plan.start(a, out) as transfer:` waits for it at the end of the block; where the block is left by an error it is not
-    waited for, since other ranks may not come, and goes on as after an interrupt of `wait`.
+    `with plan.start(a, out) as transfer:` waits at the end of the block. If an exception leaves the block there is no wait,
+    since other ranks may not take part; the transfer then continues as after an interrupt of `wait`.
     """
 
     _group: Group
-    _vote: Vote  # of one to be used again
+    _vote: Vote  # of a transfer that is repeated
     expected: Outcome | None
-    _talk: Conversation
+    _dtype_exchange: GatherScatter
     _refusal: Refusal
 
-    def __init__(self, group: Group | None, use: Use, ticket: int = 0, voting: Any = None) -> None:
-        self._use, self._ticket, self._voting = use, ticket, voting
+    def __init__(self, group: Group | None, payload: Payload, ticket: int = 0, voting: Any = None) -> None:
+        self._payload, self._ticket, self._voting = payload, ticket, voting
         self._tested = time.perf_counter()
         self._result: Any = None
         self._error: BaseException | None = None
         self._mark = 0
         if group is None:
-            self.state, self._result = COMPLETE, use.finish()
+            self.state, self._result = COMPLETE, payload.finish()
             return
-        self._group, self.state = group, State.VOTING if use.series is None else State.READY
+        self._group, self.state = group, State.VOTING if payload.series is None else State.READY
         try:
-            if use.series is not None and use.error is not None:
-                self._end_series(use.error)
+            if payload.series is not None and payload.error is not None:
+                self._end_series(payload.error)
                 return
-            if voting is None and use.series is None:
-                self._voting = group.cast_vote(use.make_vote(group.failure_code(use.error)), use.vote_rows)
+            if voting is None and payload.series is None:
+                self._voting = group.cast_vote(payload.make_vote(group.failure_code(payload.error)), payload.vote_rows)
             if voting is None:
-                use.send_ahead()
-        except BaseException as caught:  # the others count on what has begun
-            self._give_up(caught)
+                payload.send_ahead()
+        except BaseException as caught:  # other ranks depend on it
+            self._abort(caught)
             raise
         self._join()
 
     @classmethod
-    def ready(cls, group: Group, use: Use, vote: Vote, expected: Outcome | None) -> Transfer:
-        """One to be used `repeat`, by a vote that all ranks agreed to, of which this came. Not collective."""
+    def ready(cls, group: Group, payload: Payload, vote: Vote, expected: Outcome | None) -> Transfer:
+        """Make a transfer for `repeat`, from a vote and the outcome that all ranks agreed on."""
         self = object.__new__(cls)
-        self._group, self._use, self.state = group, use, COMPLETE
+        self._group, self._payload, self.state = group, payload, COMPLETE
         self._result = self._error = None
         self._vote, self.expected, self._mark, self._tested = vote, expected, 0, 0.0
         return self
@@ -221,7 +220,7 @@ class Transfer:
     # -- states
 
     def advance(self, block: bool = False) -> bool:
-        """Make as much progress as possible; True when it has ended. It never raises. Not collective."""
+        """Make progress; True when it has ended. Never raises. Not collective."""
         if self.state >= COMPLETE:
             return True
         group = self._group
@@ -229,144 +228,146 @@ class Transfer:
             return False
         try:
             if group.abort_reason is not None:
-                self._break(CollectiveError(f"{group.abort_reason}: what it owed will not come"))
+                self._end_aborted(CollectiveError(f"{group.abort_reason}: its pending data are lost"))
             while self.state < COMPLETE and _STEPS[self.state](self, block):
                 pass
             if self.state >= COMPLETE:
                 self._leave()
         except BaseException as caught:
-            self._break(caught)
+            self._end_aborted(caught)
         finally:
             group.lock.release()
         return self.state >= COMPLETE
 
     def _advance_voting(self, block: bool) -> bool:
-        """Until all have voted."""
-        use = self._use
+        """Count the vote; then ask, refuse or get ready."""
+        payload = self._payload
         outcome = self._group.count(self._voting, block)
         if outcome is None:
             return False
-        use.record_vote_time()
+        payload.record_vote_time()
         disputed = outcome.disputed
         if (
-            use.error is not None
+            payload.error is not None
             or outcome.failed
             or "call" in disputed
-            or ("dtype" in disputed and not use.may_ask_dtypes)
+            or ("dtype" in disputed and not payload.may_ask_dtypes)
         ):
-            self._refuse(use.make_statements)
+            self._refuse(payload.make_statements)
             self.state = State.REFUSING
-        elif use.may_ask_dtypes and (outcome.pending or "dtype" in disputed):
-            self._talk = Conversation(self._group.channel, self._ticket + TALK, use.own_dtypes, use.combine_dtypes)
+        elif payload.may_ask_dtypes and (outcome.pending or "dtype" in disputed):
+            self._dtype_exchange = GatherScatter(
+                self._group.channel, self._ticket + CONTROL, payload.own_dtypes, payload.combine_dtypes
+            )
             self.state = State.ASKING
         else:
             self._agree(outcome)
         return True
 
     def _advance_asking(self, block: bool) -> bool:
-        """Until this rank knows what the others told, and has what that needs, or has failed to get it."""
-        talk, use = self._talk, self._use
-        if not talk.advance():
+        """Learn the dtypes, take the memory for them, and report whether that failed."""
+        exchange, payload = self._dtype_exchange, self._payload
+        if not exchange.advance():
             return False
         verdict: Verdict | None
-        verdict, known = talk.answer if talk.failure is None else (talk.failure, None)
+        verdict, known = exchange.reply if exchange.failure is None else (exchange.failure, None)
         try:
             if verdict is not None:
-                raise talk.error or CollectiveError(self._group.in_words(verdict))
-            use.take_memory(known, self._voting.outcome)
+                raise exchange.error or CollectiveError(self._group.format_verdict(verdict))
+            payload.take_memory(known, self._voting.outcome)
         except BaseException as caught:
-            use.error = caught
+            payload.error = caught
         self._refuse(list)
         self.state = State.CONFIRMING
         return True
 
     def _advance_confirming(self, block: bool) -> bool:
-        """Until all have told whether they have what they need."""
+        """Learn whether all ranks have their memory."""
         if not self._refusal.advance():
             return False
-        if self._refusal.answer is not None:
+        if self._refusal.reason is not None:
             self.state = State.REFUSING
             return True
-        self._use.remember_dtypes(self._voting.outcome)
+        self._payload.remember_dtypes(self._voting.outcome)
         self._agree(self._voting.outcome)
         return True
 
     def _refuse(self, statements: Callable[[], Sequence[Statement]]) -> None:
-        """Tell the others why this rank has failed, or what it means."""
-        use = self._use
-        self._refusal = self._group.refusal(self._ticket, use.error, statements, tuple(use.take_back()))
+        """Start to report this rank's error or statements."""
+        payload = self._payload
+        self._refusal = self._group.start_refusal(self._ticket, payload.error, statements, tuple(payload.take_back()))
 
     def _advance_refusing(self, block: bool) -> bool:
-        """Until this rank knows why nothing may move, and MPI reads nothing from staging memory any more."""
-        if not self._refusal.advance() or not self._use.is_sent():
+        """Learn the reason, and wait until MPI no longer reads staging buffers."""
+        if not self._refusal.advance() or not self._payload.is_sent():
             return False
-        self._use.close()
-        self._error = self._use.error or CollectiveError(self._refusal.answer)
-        self._use.record_failure(self._error)
+        self._payload.close()
+        self._error = self._payload.error or CollectiveError(self._refusal.reason)
+        self._payload.record_failure(self._error)
         self.state = State.REFUSED
         return True
 
     def _agree(self, outcome: Outcome) -> None:
-        """All is well on all ranks, and they know in which order elements go."""
-        self._mark = self._voting.number if self._use.adopt_outcome(outcome) else 0
+        """Adopt the agreement, with the order of elements in messages."""
+        self._mark = self._voting.number if self._payload.adopt_outcome(outcome) else 0
         self.state = State.READY
 
     def _advance_ready(self, block: bool) -> bool:
-        """Until it may begin: after all that this group started before, for ranks wait in any order; and an exchange whose
-        runs come one after another also lets those before it end.
-        """
-        use = self._use
-        if use.series is not None:
+        """Begin after all earlier transfers of the group have begun, or have completed if exchanges run one at a time."""
+        payload = self._payload
+        if payload.series is not None:
             return self._ready_in_series()
         for other in self._group.transfers:
             if other is self:
                 break
-            if other.state < State.MOVING or (use.in_turn and other.state == State.MOVING and other._use.in_turn):
+            if other.state < State.MOVING or (
+                payload.in_turn and other.state == State.MOVING and other._payload.in_turn
+            ):
                 return False
-        if use.moves:
-            use.start(self._mark)
+        if payload.moves:
+            payload.start(self._mark)
             self.state = State.MOVING
         else:
             self._complete()
         return True
 
     def _ready_in_series(self) -> bool:
-        """Until the calls before have received all that is for them."""
-        if not self._use.may_receive():
+        """Begin when the earlier calls of the series have received all."""
+        if not self._payload.may_receive():
             return False
-        error = self._use.find_failure()
+        error = self._payload.find_failure()
         if error is None:
-            self._use.start(0)
+            self._payload.start(0)
             self.state = State.MOVING
-        elif not self._use.is_sent():
+        elif not self._payload.is_sent():
             return False
         else:
             self._end_series(error)
         return True
 
     def _advance_moving(self, block: bool) -> bool:
-        """Until all have moved."""
-        if not self._use.advance(block):
+        """Move; then complete."""
+        if not self._payload.advance(block):
             return False
         self._complete()
         return True
 
     def _end_series(self, error: BaseException) -> None:
-        """A rank has failed: there are no more calls."""
-        self._use.close()
-        self._use.record_failure(error)
+        """End as refused: a rank has failed and the series has ended."""
+        self._payload.close()
+        self._payload.record_failure(error)
         self.state, self._error = State.REFUSED, error
 
     def _complete(self) -> None:
-        error = None if self._use.series is None else self._use.find_failure()
+        error = None if self._payload.series is None else self._payload.find_failure()
         if error is not None:
             self._end_series(error)
             return
-        self._result = self._use.finish()
-        self._use.close()
+        self._result = self._payload.finish()
+        self._payload.close()
         self.state = COMPLETE
 
-    # -- among what is under way
+    # -- operations in flight
 
     def _join(self) -> None:
         self._group.transfers[self] = None
@@ -376,134 +377,134 @@ class Transfer:
         self._group.transfers.pop(self, None)
         tasks_in_flight().pop(self, None)
 
-    def _give_up(self, error: BaseException) -> None:
-        """These ranks cannot go on. What the transfer had stays in memory: MPI may still read and write there."""
+    def _abort(self, error: BaseException) -> None:
+        """Abort the group. The payload stays in memory, because MPI may still access it."""
         self._group.abort(f"{type(error).__name__}: {error}")
-        self._group.aborted_uses.append(self._use)
-        self.state, self._error = State.BROKEN, error
+        self._group.aborted_uses.append(self._payload)
+        self.state, self._error = State.ABORTED, error
 
-    def _break(self, error: BaseException) -> None:
-        self._give_up(error)
+    def _end_aborted(self, error: BaseException) -> None:
+        self._abort(error)
         self._leave()
 
     def _check_peers(self) -> None:
         try:
-            self._group.check_peers(self._use.plan)
-        except CollectiveError as gone:
+            self._group.check_peers(self._payload.plan)
+        except CollectiveError as error:
             with self._group.lock:
                 if self.state < COMPLETE:
-                    self._break(gone)
+                    self._end_aborted(error)
 
     # -- the next use
 
     def repeat(self, a: Any, out: Any) -> Any:
         """The local array of B; NotImplemented where this cannot be used for these arrays now. Collective, as a call.
 
-        It casts the same vote as any transfer of such arrays, and sends the same messages. Where the vote is another, or an
-        interrupt comes before it is counted, it goes on as any other transfer does.
+        It casts the same vote as any transfer of such arrays, and sends the same messages. After another outcome of the vote,
+        or an interrupt before it is counted, it continues as any other transfer.
         """
-        group, use = self._group, self._use
+        group, payload = self._group, self._payload
         if self.state < COMPLETE or not group.is_ready or group.transfers:
             return NotImplemented
-        if not use.reset(a, out, group.coming_ticket):
+        if not payload.reset(a, out, group.coming_ticket):
             return NotImplemented
-        if use.series is not None:
+        if payload.series is not None:
             return self._repeat_in_series()
         with hold_interrupts() as held:
-            self._voting = voting = group.new_vote(self._vote, use.vote_rows)
+            self._voting = voting = group.start_voting(self._vote, payload.vote_rows)
             self._ticket = group.draw_ticket()
             self.state = State.VOTING
-            looks = 0
+            polls = 0
             try:
-                use.send_ahead()
+                payload.send_ahead()
                 while not voting.test():
-                    looks = self._idle(looks)
+                    polls = self._idle(polls)
                     held.deliver_interrupts()
             except BaseException:
-                self._go_on()
+                self._continue_slowly()
                 raise
             expected = (
                 self.expected is not None and voting.outcome is not None and voting.outcome.is_same(self.expected)
             )
             if expected:
                 self._move_all()
-                return use.release_target()
-            self._go_on()
+                return payload.release_target()
+            self._continue_slowly()
         return self.wait()
 
     __call__ = repeat
 
     def _repeat_in_series(self) -> Any:
-        """Without a vote; an interrupt may come while others are waited for, and it then goes on as any other transfer."""
-        use, looks, looks_around = self._use, 0, False
+        """Move without a vote; after an interrupt continue as any other transfer."""
+        payload, polls, is_checking = self._payload, 0, False
         with hold_interrupts() as held:
             self._voting, self.state = None, State.MOVING
             try:
-                use.send_ahead()
-                use.start(0)
-                while not use.advance(False):
-                    looks += 1
-                    if looks > progress.LOOKS:
+                payload.send_ahead()
+                payload.start(0)
+                while not payload.advance(False):
+                    polls += 1
+                    if polls > progress.POLLS:
                         progress.pause()
-                    if held.came or looks % progress.LOOKS_AROUND == 0:
-                        looks_around = True
-                        self._group.check_peers(use.plan)
+                    if held.pending or polls % progress.POLLS_PER_CHECK == 0:
+                        is_checking = True
+                        self._group.check_peers(payload.plan)
                         held.deliver_interrupts()
-                        looks_around = False
+                        is_checking = False
             except BaseException as caught:
-                if looks_around:
-                    self._go_on()
+                if is_checking:
+                    self._continue_slowly()
                 else:
-                    self._give_up(caught)
+                    self._abort(caught)
                 raise
-            self._error = use.find_failure()
+            self._error = payload.find_failure()
             if self._error is None:
                 self.state = COMPLETE
-                return use.release_target()
+                return payload.release_target()
             self._end_series(self._error)
         return self.wait()
 
     def _move_all(self) -> None:
-        """All are well; nothing interrupts this."""
-        use, looks = self._use, 0
+        """Move after an agreement, without interrupts."""
+        payload, polls = self._payload, 0
         self.state = State.MOVING
         try:
-            use.start(0)
-            while not use.advance(False):
-                looks = self._idle(looks)
+            payload.start(0)
+            while not payload.advance(False):
+                polls = self._idle(polls)
         except BaseException as caught:
-            self._give_up(caught)
+            self._abort(caught)
             raise
         self.state = COMPLETE
 
-    def _go_on(self) -> None:
-        """As any other transfer, from the vote that was cast."""
+    def _continue_slowly(self) -> None:
+        """Continue as any other transfer, from the vote that was cast."""
         self._result = self._error = None
-        self._use.become_ordinary()
+        self._payload.become_ordinary()
         if self._voting is not None:
             self._group.adopt(self._voting)
         self._join()
 
-    def _idle(self, looks: int) -> int:
-        """Wait a little; how often that has been."""
-        if looks > progress.LOOKS:
+    def _idle(self, polls: int) -> int:
+        """Wait a little; return the number of polls so far."""
+        if polls > progress.POLLS:
             progress.pause()
-            if looks % progress.LOOKS_AROUND == 0:
-                self._group.check_peers(self._use.plan)
-        return looks + 1
+            if polls % progress.POLLS_PER_CHECK == 0:
+                self._group.check_peers(self._payload.plan)
+        return polls + 1
 
-    # -- for whoever has started it
+    # -- for the user
 
     def test(self) -> bool:
-        """Make progress without waiting; True when the redistribution is completed. Not collective.
+        """Make progress without waiting; True when the redistribution is complete. Not collective.
 
-        Between nodes nothing moves but in `test` and `wait`: call it every few milliseconds while computing. It packs,
-        unpacks and copies what it can, and looks at the messages for at most 2 % of the time since the last call.
+        Between nodes data move only in `test` and `wait`: call it every few milliseconds while computing. It packs, unpacks
+        and copies all it can, and polls MPI for at most 2 % of the time since the last call.
 
         Raises
         ------
         ArrayError, CollectiveError
-            As a call of the plan does.
+            As in a call of the plan.
         """
         start = time.perf_counter()
         until_ = start + min(TEST_SHARE * (start - self._tested), LONGEST_TEST)
@@ -521,28 +522,28 @@ class Transfer:
         return True
 
     def wait(self) -> Any:
-        """Complete the redistribution and return what a call of the plan does.
+        """Complete the redistribution and return the result of a call of the plan. Collective, as a call of the plan.
 
-        An interrupt (SIGINT) ends the waiting, not the transfer: it makes progress in the next call of anything here, and may
-        be waited for again.
+        An interrupt (SIGINT) ends the wait, not the transfer, which makes progress in later calls of this package; `wait` may
+        be called again.
 
         Raises
         ------
         ArrayError, CollectiveError
-            As a call of the plan does.
+            As in a call of the plan.
         """
         if self.state < COMPLETE:
             node = self._group.node
             block = len(tasks_in_flight()) == 1 and node is not None and node.ring is not None
             wait_until(lambda: self.advance(block), self._check_peers, self, block)
         self._end()
-        return self._use.wrap_result(self._result)
+        return self._payload.wrap_result(self._result)
 
     def _end(self) -> None:
-        """Whoever waits hears of the end, and of an error."""
-        self._use.record_end(self._error)
+        """Record the end and raise the error, if any."""
+        self._payload.record_end(self._error)
         if self._error is not None:
-            if self._use.series is not None:
+            if self._payload.series is not None:
                 self._group.wait_for_failures()
             raise self._error
 
@@ -550,12 +551,12 @@ class Transfer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait; after an error not, for the others may not come: the transfer then goes on as after an interrupt."""
+        """Wait, unless an exception leaves the block."""
         if kind is None:
             self.wait()
 
     def __repr__(self) -> str:
-        return f"Transfer({self._use.plan!r}, {self.state.name.lower()})"
+        return f"Transfer({self._payload.plan!r}, {self.state.name.lower()})"
 
 
 _STEPS: dict[State, Callable[[Transfer, bool], bool]] = {

@@ -1,6 +1,6 @@
-"""While a rank waits: whether the others live, and after a long time a report, once, of which ranks have not come.
+"""Checks while a rank waits: whether other ranks are alive, and after a timeout one report of the missing ranks.
 
-Ranks of other nodes are told by messages.
+Ranks of other nodes are notified by messages.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from . import progress
 from .channel import Channel, Request
 from .node import Node
 
-PATIENCE = "PYSCALAPACK_REDIST_PATIENCE"
+VARIABLE = "PYSCALAPACK_REDIST_PATIENCE"  # seconds until a report
 CHECK_SECONDS = 0.05
 ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0
-WATCHERS = 64  # the lowest ranks: they ask all others whether they wait, and the others ask only them
+WATCHERS = 64  # the lowest ranks: they ask all ranks whether they wait; other ranks ask only these
 MOST_NAMED = 8  # ranks that a report names
-WAITS, LEFT = range(2)  # what a notice says
+WAITS, ABORTED = range(2)  # kinds of notices
 
 
 class Waiters(Protocol):
-    """The ranks of whom one waits, as `Group` has them."""
+    """The attributes of `Group` that this module needs."""
 
     channel: Channel
     rank: int
@@ -45,60 +45,66 @@ class Waiters(Protocol):
 
     @property
     def voting_ring(self) -> Ring | None:
-        """Where votes are cast in shared memory."""
+        """The ring in which votes are cast, or None."""
 
     @property
-    def started(self) -> int:
-        """How many calls these ranks have started."""
+    def call_count(self) -> int:
+        """The number of calls that these ranks have started."""
 
     @property
     def in_flight(self) -> bool:
-        """Whether anything that this rank has started has not ended."""
+        """Whether an operation of this rank is not complete."""
 
     def end(self) -> None:
-        """Come to no more calls. Not collective."""
+        """Record that this rank makes no more calls."""
 
     def end_series(self) -> None:
-        """End all calls without votes, once none is under way."""
+        """End all series, unless a transfer is in flight."""
 
     def check_peers(self) -> None:
-        """Let messages move, and see whether the others still live and come."""
+        """Let MPI make progress, and check that the other ranks are alive."""
 
 
 class Waiting:
-    """How long a rank has waited for one thing, and what it knows of others that wait. Not collective."""
+    """The time that a rank has waited in one call, and its knowledge of other waiting ranks."""
 
     def __init__(self, group: Waiters, tag: int) -> None:
         self._group, self._tag = group, tag
-        self._heard: dict[int, int] = {}
-        self._told: set[int] = set()
-        self._sent: list[Any] = []
-        self._since, self._said, self._has_asked = 0.0, False, False
-        self._what: object = None
+        self._waiting_calls: dict[int, int] = {}  # by rank, from its notices
+        self._notified: set[int] = set()
+        self._sends: list[Any] = []
+        self._since, self._has_reported, self._has_asked = 0.0, False, False
+        self._call: object = None
         self._checked = 0.0
-        self._patience = _patience()
+        self._timeout = read_timeout()
 
     def look(self, plan: object) -> None:
-        """See from time to time whether the others live, and whether this rank has waited for long.
+        """Check from time to time that other ranks are alive; report the missing ranks after the timeout.
 
         Raises
         ------
         CollectiveError
-            One has died or has gone.
+            A rank has died or has aborted.
         """
         if not self._check_others():
             return
-        moment, ticket = self._checked, self._group.started
-        if ticket != self._what:
-            self._what, self._since, self._said, self._has_asked, self._told = ticket, moment, False, False, set()
-        self._listen()
-        self._say_here({peer for peer, theirs in self._heard.items() if theirs == ticket})
-        if not self._said and 0 < self._patience < moment - self._since:
-            self._said = True
-            self._say(plan)
+        moment, call = self._checked, self._group.call_count
+        if call != self._call:
+            self._call, self._since, self._has_reported, self._has_asked, self._notified = (
+                call,
+                moment,
+                False,
+                False,
+                set(),
+            )
+        self._take_notices()
+        self._notify_of_waiting({peer for peer, waiting_call in self._waiting_calls.items() if waiting_call == call})
+        if not self._has_reported and 0 < self._timeout < moment - self._since:
+            self._has_reported = True
+            self._report_missing(plan)
 
     def _check_others(self) -> bool:
-        """See whether they live, as far as this rank can see; False where it has done so a moment ago."""
+        """Check that other ranks are alive; False if the last check was a moment ago."""
         moment = time.monotonic()
         if moment - self._checked < CHECK_SECONDS:
             return False
@@ -110,149 +116,150 @@ class Waiting:
         return True
 
     def settle(self, barrier: Callable[[], Request]) -> bool:
-        """End what is in flight, and receive all notices: MPI could take one for a message of a later communicator. Collective.
+        """Complete all operations and receive all notices, before the communicator is freed. Collective over the group.
 
-        Each rank starts the barrier when its own are done (Hoefler, Siebert & Lumsdaine 2010, "NBX").
+        MPI may reuse the communicator's number, and would deliver a late notice there. A rank starts the barrier when its own
+        notices are received (Hoefler, Siebert & Lumsdaine 2010, "NBX").
 
         Returns
         -------
         bool
-            False where others have not come for `SETTLE_SECONDS`, or will not come.
+            False if other ranks did not take part within `SETTLE_SECONDS`, or have died.
         """
-        met, last = None, time.monotonic() + SETTLE_SECONDS
-        with contextlib.suppress(Exception):  # of ranks that have died, or of MPI without them
+        request, last = None, time.monotonic() + SETTLE_SECONDS
+        with contextlib.suppress(Exception):  # a rank has died, or MPI fails without it
             while time.monotonic() < last:
-                self._listen()
+                self._take_notices()
                 self._group.end_series()
-                if met is None and not self._group.in_flight and not self._on_their_way():
+                if request is None and not self._group.in_flight and not self._count_pending_notices():
                     self._group.end()
-                    met = barrier()
-                if met is not None and not self._group.in_flight and met.Test():
+                    request = barrier()
+                if request is not None and not self._group.in_flight and request.Test():
                     return True
                 self._check_others()
-                progress.advance_others()  # here, or elsewhere: others may wait for that before they come
+                progress.advance_others()  # other ranks may wait for operations of other groups
                 progress.pause()
         return False
 
     def for_failures(self, settled: Callable[[], bool]) -> None:
-        """Wait until all ranks know of a failure, or they have not come to that for `SETTLE_SECONDS`. Not collective."""
+        """Wait until all ranks know of a failure, for at most `SETTLE_SECONDS`."""
         last = time.monotonic() + SETTLE_SECONDS
-        with contextlib.suppress(CollectiveError):  # the failure is told, whatever comes after it
+        with contextlib.suppress(CollectiveError):  # the caller raises the first failure
             progress.wait_until(lambda: settled() or time.monotonic() > last, self._group.check_peers)
 
-    def leave(self) -> None:
-        """Tell all others that this rank takes part no more."""
-        self._notify(LEFT, range(self._group.size))
+    def notify_of_abort(self) -> None:
+        """Notify all ranks that this one has aborted."""
+        self._notify(ABORTED, range(self._group.size))
 
     @property
     def _by_messages(self) -> bool:
-        """Whether ranks must tell one another what they could not read in shared memory."""
+        """Whether ranks need notices, because no shared memory holds all of them."""
         return self._group.voting_ring is None
 
-    def _notify(self, what: int, ranks: Iterable[int]) -> None:
+    def _notify(self, kind: int, ranks: Iterable[int]) -> None:
         group = self._group
         if not self._by_messages:
             return
-        self._on_their_way()  # forgets the others
-        data = np.array([what, group.started], np.int64)
+        self._count_pending_notices()  # frees the others
+        data = np.array([kind, group.call_count], np.int64)
         for peer in ranks:
             if peer != group.rank:
                 with contextlib.suppress(Exception):
-                    self._sent.append((data, group.channel.send_synchronously(data, peer, self._tag)))
+                    self._sends.append((data, group.channel.send_synchronously(data, peer, self._tag)))
 
-    def _on_their_way(self) -> int:
-        """How many notices of this rank have not been received."""
-        self._sent = [message for message in self._sent if not message[1].Test()]
-        return len(self._sent)
+    def _count_pending_notices(self) -> int:
+        """The number of this rank's notices that are not received."""
+        self._sends = [send for send in self._sends if not send[1].Test()]
+        return len(self._sends)
 
-    def _say_here(self, ranks: set[int]) -> None:
-        """Tell ranks, once, that this one waits; they tell this one, if they wait for the same."""
-        if ranks - self._told:
-            self._notify(WAITS, sorted(ranks - self._told))
-            self._told |= ranks
+    def _notify_of_waiting(self, ranks: set[int]) -> None:
+        """Notify ranks, once in each call, that this one waits; those that wait in the same call reply."""
+        if ranks - self._notified:
+            self._notify(WAITS, sorted(ranks - self._notified))
+            self._notified |= ranks
 
-    def _listen(self) -> None:
-        """Hear what ranks say of themselves."""
-        for peer, what, call in self._receive_notices():
-            if what == LEFT:
-                raise CollectiveError(f"{self._group.names[peer]} has left a redistribution in the middle")
-            self._heard[peer] = call
+    def _take_notices(self) -> None:
+        """Receive notices; raise if a rank has aborted."""
+        for peer, kind, call in self._receive_notices():
+            if kind == ABORTED:
+                raise CollectiveError(f"{self._group.names[peer]} has aborted a redistribution")
+            self._waiting_calls[peer] = call
 
     def _receive_notices(self) -> list[tuple[int, int, int]]:
-        """From whom, what they say, and in which call."""
-        came: list[tuple[int, int, int]] = []
-        while (found := self._group.channel.probe(None, self._tag)) is not None:
+        """The sender, kind and call of each notice."""
+        notices: list[tuple[int, int, int]] = []
+        while (message := self._group.channel.probe(None, self._tag)) is not None:
             data = np.empty(2, np.int64)
-            request = found.receive(data)
+            request = message.receive(data)
             while not request.Test():
                 progress.pause()
-            came.append((found.peer, int(data[0]), int(data[1])))
-        return came
+            notices.append((message.peer, int(data[0]), int(data[1])))
+        return notices
 
-    def _missing(self) -> list[int] | None:
-        """The ranks that have not come; None until others have had the time to say that they wait."""
+    def _find_missing(self) -> list[int] | None:
+        """The missing ranks; None until other ranks have had the time to reply."""
         group = self._group
         if group.node is not None and group.voting_ring is not None:
-            here = list(group.node.number)
-            return [here[k] for k in group.voting_ring.missing()]
+            node_ranks = list(group.node.number)
+            return [node_ranks[k] for k in group.voting_ring.missing()]
         asked = self._asked
         if not self._has_asked:
-            self._say_here(set(asked))
-            self._has_asked, self._said = True, False
-            self._since = time.monotonic() - self._patience + ANSWER_SECONDS
+            self._notify_of_waiting(set(asked))
+            self._has_asked, self._has_reported = True, False
+            self._since = time.monotonic() - self._timeout + ANSWER_SECONDS
             return None
-        return [k for k in asked if k != group.rank and self._heard.get(k) != group.started]
+        return [k for k in asked if k != group.rank and self._waiting_calls.get(k) != group.call_count]
 
     @property
     def _asked(self) -> range:
-        """The ranks of which this one may know whether they have come."""
+        """The ranks that this one asks whether they wait."""
         group = self._group
         return range(WATCHERS if self._by_messages and group.rank >= WATCHERS else group.size)
 
-    def _say(self, plan: object) -> None:
-        """On standard error, by the lowest of the ranks that wait, or by the lowest of a node where none of the lowest waits.
+    def _report_missing(self, plan: object) -> None:
+        """Report the missing ranks, on the lowest of the waiting ranks, or on the lowest of a node if no asked rank waits.
 
-        Where all have come, one of the others may be at work and not wait: two ranks then say so.
+        If no rank is missing, a rank may be at work without waiting: the two lowest ranks report that.
         """
-        group, missing = self._group, self._missing()
+        group, missing = self._group, self._find_missing()
         if missing is None:
             return
         waiting = [k for k in self._asked if k not in missing]
-        speakers = waiting[: 1 if missing else 2] or [group.rank if group.node is None else min(group.node.number)]
-        if group.rank not in speakers:
+        reporters = waiting[: 1 if missing else 2] or [group.rank if group.node is None else min(group.node.number)]
+        if group.rank not in reporters:
             return
-        what = "a redistribution" if plan is None else f"{plan!r}"
-        who, has = _listed([group.names[k] for k in missing]), "has" if len(missing) == 1 else "have"
-        absent = f"{who} {has} not come to it" if missing else "all have come to it"
-        where = f"in call {group.started} of these {group.size} ranks, {what}: {absent}"
-        _report(group.names[group.rank], self._patience, where)
+        operation = "a redistribution" if plan is None else f"{plan!r}"
+        names, has = _list_names([group.names[k] for k in missing]), "has" if len(missing) == 1 else "have"
+        absence = f"{names} {has} not called it" if missing else "all have called it"
+        text = f"in call {group.call_count} of these {group.size} ranks, {operation}: {absence}"
+        _report(group.names[group.rank], self._timeout, text)
 
 
 @contextlib.contextmanager
 def reported(ranks: Sequence[int], number: int, half: int) -> Iterator[None]:
-    """While a rank waits in MPI for the other half of a block of some ranks: after a long time the same report. Not collective.
+    """Report missing ranks after the timeout, while a call of MPI waits for the other half of a block of ranks.
 
-    It is written by a rank that waits for one other rank, and by the lowest one of the first or the second half.
+    A rank that waits for one other rank reports it; otherwise the lowest rank of the first and of the second half do.
 
     Parameters
     ----------
     ranks : sequence of int
-        Those that the call is of.
+        The ranks that make the call.
     number : int
-        Which of them this one is.
+        The index of this rank among them.
     half : int
-        Ranks of half a block: blocks begin at multiples of twice that number.
+        Half the ranks of a block; blocks begin at multiples of `2 * half`.
     """
-    patience, other = _patience(), number // half ^ 1
+    timeout, other = read_timeout(), number // half ^ 1
     awaited = [f"rank {rank}" for rank in ranks[other * half : (other + 1) * half]]
-    speaks = number % half == 0 and (half == 1 or number < 2 * half)
-    if not 0 < patience <= threading.TIMEOUT_MAX or not awaited or not speaks:
+    reports = number % half == 0 and (half == 1 or number < 2 * half)
+    if not 0 < timeout <= threading.TIMEOUT_MAX or not awaited or not reports:
         yield
         return
-    names = _listed([f"rank {rank}" for rank in ranks])
-    absent = f"{awaited[0]} has not come to it" if half == 1 else f"some of {_listed(awaited)} have not come to it"
-    where = f"for the first call here that is collective over {names}: {absent}"
-    timer = threading.Timer(patience, _report, (f"rank {ranks[number]}", patience, where))
+    names = _list_names([f"rank {rank}" for rank in ranks])
+    absence = f"{awaited[0]} has not called it" if half == 1 else f"some of {_list_names(awaited)} have not called it"
+    text = f"in the first call that is collective over {names}: {absence}"
+    timer = threading.Timer(timeout, _report, (f"rank {ranks[number]}", timeout, text))
     timer.daemon = True
     timer.start()
     try:
@@ -261,29 +268,27 @@ def reported(ranks: Sequence[int], number: int, half: int) -> Iterator[None]:
         timer.cancel()
 
 
-def _patience() -> float:
-    """Seconds."""
-    text = os.environ.get(PATIENCE) or "30"
+def read_timeout() -> float:
+    """Seconds until a report, from the environment."""
+    text = os.environ.get(VARIABLE) or "30"
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if math.isnan(seconds):
-        warnings.warn(
-            f"{PATIENCE}={text!r} must be a number of seconds, 0 for no message: it is taken for 30", stacklevel=2
-        )
+        warnings.warn(f"{VARIABLE}={text!r} must be a number of seconds, 0 for no message: 30 is used", stacklevel=2)
         return 30.0
     return seconds
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
 
 
-def _report(who: str, seconds: float, where: str) -> None:
+def _report(name: str, seconds: float, text: str) -> None:
     sys.stderr.write(
-        f"pyscalapack_redist: {who} has waited for {seconds:g} s {where}. Look for a rank that has raised an exception, "
-        f"has been interrupted, takes another branch, or makes its calls in another order. ({PATIENCE}=0 turns this "
+        f"pyscalapack_redist: {name} has waited for {seconds:g} s {text}. Look for a rank that has raised an exception, "
+        f"has been interrupted, takes another branch, or makes its calls in another order. ({VARIABLE}=0 turns this "
         "message off.)\n"
     )
     sys.stderr.flush()

@@ -70,14 +70,14 @@ def choose(
     cutting = Cutting() if links is None else _cutting(links, elements, load)
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
-            exchange, why = "shared", f"shared: {node.why}"
+            exchange, why = "shared", f"shared: {node.description}"
         elif links is not None:
             exchange, why = "windowed", "windowed: in the schedule's order, without waiting for steps to end"
         else:
             exchange, why = "nonblocking", "nonblocking: without waiting for steps to end"
-            why += f"; {node.why}" if node is not None else ""
+            why += f"; {node.description}" if node is not None else ""
     elif exchange == "shared" and node is not None:
-        why = f"as asked; {node.why}" + ("" if node.ring is not None else ", so by MPI")
+        why = f"as asked; {node.description}" + ("" if node.ring is not None else ", so by MPI")
     else:
         why = "as asked"
     chosen = exchange_class(exchange)

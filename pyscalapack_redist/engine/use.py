@@ -20,7 +20,7 @@ from .._kernels.transport import Traffic
 from ..comm.group import DATA, Group
 from ..comm.progress import hold_interrupts, wait_until
 from ..comm.transfer import CountedVoting, Transfer
-from ..comm.vote import Outcome, RingVoting, Rows, Statement, Vote, describe_error, differ
+from ..comm.vote import Outcome, RingVoting, Rows, Statement, Vote, describe_dispute, describe_error
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
@@ -247,7 +247,7 @@ class Use:
             first = {dtype_digest(dtype): (rank, f"dtype {dtype}") for rank, dtype in reversed(replies)}
             if len(first) > 1:
                 subject = f"the dtype of plan {k}" if count > 1 else "the dtype"
-                return [(differ(subject, sorted(first.values())), None)] * len(dtypes_by_rank)
+                return [(describe_dispute(subject, sorted(first.values())), None)] * len(dtypes_by_rank)
             combined.append(replies[0][1] if replies else None)
         return [(None, combined)] * len(dtypes_by_rank)
 

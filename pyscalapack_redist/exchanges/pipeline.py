@@ -347,11 +347,11 @@ class InSeries(Progress):
         """Unpack when all has come. Not collective."""
         if not self._has_come:
             if not self.channel.all_done(self._requests):
-                self._series.counted()  # others may wait for that
+                self._series.count_vote()  # others may wait for that
                 return False
             self._has_come = True
             self._unpack()
-        return self._series.ends(self._number)
+        return self._series.end_call(self._number)
 
     def _unpack(self) -> None:
         """Unpack all messages, but headers of ranks that have failed."""

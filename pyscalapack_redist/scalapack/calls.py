@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..blacs.contexts import one_thread
 from ..comm.group import Group, first_known
-from ..comm.vote import Verdict, describe_error, differ
+from ..comm.vote import Verdict, describe_dispute, describe_error
 from ..errors import CollectiveError, LibraryError
 from ..layout.descriptor import Descriptor
 from .matrix_operands import Operand
@@ -214,7 +214,7 @@ def _run_together(
         calls = [(rank, reply.entry) for rank, reply in enumerate(replies) if reply.entry is not None]
         if refused is None and calls:
             difference = _difference(calls)
-            refused = None if difference is None else CollectiveError(group.in_words(difference))
+            refused = None if difference is None else CollectiveError(group.format_verdict(difference))
         all_ended = refused is None and not calls
         return refused, all_ended, combined([reply.value for reply in replies]) if all_ended else None
 
@@ -258,7 +258,7 @@ def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
             if value is not None:
                 different.setdefault(value, (rank, value if field == "dtype" else f"{entry.name}{entry.words}"))
         if len(different) > 1:
-            return differ(
+            return describe_dispute(
                 "the dtype" if field == "dtype" else "the call of ScaLAPACK", list(different.values())
             )
     return None

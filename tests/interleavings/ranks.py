@@ -84,7 +84,7 @@ class Team:
             here = [k for k, place in enumerate(places) if place == places[number]]
             node = self.nodes[rank] = object.__new__(Node)
             node.number = {rank: k for k, rank in enumerate(here)}
-            node.size, node.ring, node.why = len(here), None, "as forced"
+            node.size, node.ring, node.description = len(here), None, "as forced"
             if node.size > 1:
                 if places[number] not in memory:
                     memory[places[number]] = made = bytearray(bytes_needed(node.size, AREA))
@@ -112,8 +112,8 @@ class Team:
             channel = world.channel(rank).split(self.context, self.members)
             Group.__init__(group, channel, self.members)
             group.node = self.nodes[rank]
-            group.comm, group.held, group._freed = Private(channel), {}, False  # type: ignore[assignment]
-            group._waiting._patience = world.report_after
+            group.comm, group.resources, group._freed = Private(channel), {}, False  # type: ignore[assignment]
+            group._waiting._timeout = world.report_after
             group.watch = world.watches[rank]
             group.plans.update(self._kept.get(rank, ()))
 
@@ -253,7 +253,7 @@ class EngineWorld(World):
         def watch() -> None:
             gone = [other for other in others if other in self.gone or other in self.dead]
             if gone and not self.messages_move:
-                raise CollectiveError(f"rank {gone[0]} of the other side has ended")
+                raise CollectiveError(f"remote rank {gone[0]} exited")
 
         return watch
 
@@ -297,7 +297,7 @@ def _group_of(comm: OneRank, ranks: tuple[int, ...]) -> Group:
 class _Held:
     """Stands for `hold_interrupts`: what comes to a rank meanwhile comes at the end, or where it is let through."""
 
-    came = True  # something may have
+    pending = True  # signals may have arrived
 
     def __enter__(self) -> _Held:
         self._rank = _here()
@@ -394,8 +394,8 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (transfers, "hold_interrupts", _Held),
     (uses, "hold_interrupts", _Held),
     (progress, "thread_state", None),
-    (progress, "LOOKS", 0),
-    (progress, "LOOKS_AROUND", 1),
+    (progress, "POLLS", 0),
+    (progress, "POLLS_PER_CHECK", 1),
     (transfers, "TEST_SHARE", 0.0),
     (waiting, "CHECK_SECONDS", -1.0),
     (waiting, "ANSWER_SECONDS", TICK),

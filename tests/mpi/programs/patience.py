@@ -66,11 +66,11 @@ def heard(late: tuple[int, ...], **changed: Any) -> Iterator[Clock]:
     said.clear()
     clock = Clock([rank for rank in range(SIZE) if rank not in late])
 
-    def tell(who: str, seconds: float, where: str) -> None:
-        text = io.StringIO()
-        with contextlib.redirect_stderr(text):
-            report(who, seconds, where)
-        said.append(text.getvalue())
+    def tell(name: str, seconds: float, text: str) -> None:
+        output = io.StringIO()
+        with contextlib.redirect_stderr(output):
+            report(name, seconds, text)
+        said.append(output.getvalue())
         for rank in late:
             WORLD.send(None, rank, SAID)
 
@@ -93,13 +93,13 @@ def use(plan: Any) -> None:
 
 
 def plan_on(nodes: str) -> tuple[MPI.Intracomm, Any]:
-    """A plan that has been used on a new communicator, whose ranks have little patience from now on."""
+    """A plan that has been used on a new communicator, whose ranks have a short timeout from now on."""
     os.environ["PYSCALAPACK_REDIST_NODES"] = nodes
     comm = WORLD.Dup()
     plan: Any = psr.redistribute(*layouts(comm))
     use(plan)
     use(plan)
-    plan.inside.group._waiting._patience = 20 * TICK
+    plan.inside.group._waiting._timeout = 20 * TICK
     WORLD.Barrier()
     return comm, plan
 
@@ -121,7 +121,7 @@ def late_to_a_call(nodes: str, late: tuple[int, ...], speaker: int, behind: int 
             f"Redistribution(Descriptor(40 x 30, blocks 4 x 4, ProcessGrid({SIZE} x 1, ranks 0 to 3)) -> Desc" in text
         )
         missing, has = ", ".join(f"rank {rank}" for rank in late), "has" if len(late) == 1 else "have"
-        assert f": {missing} {has} not come to it. Look for a rank that has raised an exception" in text, text
+        assert f": {missing} {has} not called it. Look for a rank that has raised an exception" in text, text
         assert text.endswith("(PYSCALAPACK_REDIST_PATIENCE=0 turns this message off.)\n")
 
 
@@ -143,8 +143,8 @@ class Told:
 def late_to_the_first_call(late: tuple[int, ...], absent: dict[int, str]) -> None:
     """Those that wait in MPI name it, or some that it is among; no other rank would say anything."""
     comm, texts, end = WORLD.Dup(), {}, time.monotonic() + 60
-    first = "for the first call here that is collective over rank 0, rank 1, rank 2, rank 3: "
-    wanted = {rank: f"{first}{text} come to it" for rank, text in absent.items()}
+    first = "in the first call that is collective over rank 0, rank 1, rank 2, rank 3: "
+    wanted = {rank: f"{first}{text} called it" for rank, text in absent.items()}
     Told.late = late[0]
     with contextlib.nullcontext() if RANK in late else mock.patch.object(waiting.threading, "Timer", Told):
         while late[0] == RANK and texts != wanted:
@@ -185,13 +185,13 @@ def at_work() -> None:
     with heard((0,)), mock.patch.object(building, "searched", slow):
         assert psr.redistribute(plan.desc_a, plan.desc_b, schedule="stepwise").schedule.name == "stepwise"
     assert len(said) == (RANK == 1), (RANK, said)
-    assert all(": all have come to it." in text for text in said)
+    assert all(": all have called it." in text for text in said)
 
 
 def endless() -> None:
-    """No patience is needed for as long as one likes."""
+    """With a timeout of 0 no rank reports."""
     comm, plan = plan_on("0,0,0,0")
-    plan.inside.group._waiting._patience = 0
+    plan.inside.group._waiting._timeout = 0
     with heard(()) as clock:
         if RANK == 2:
             clock.wait_until(60)
@@ -204,7 +204,7 @@ def main() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         os.environ["PYSCALAPACK_REDIST_PATIENCE"] = "2 min"
-        assert waiting._patience() == 30
+        assert waiting.read_timeout() == 30
     os.environ["PYSCALAPACK_REDIST_PATIENCE"] = "1e9"
     (warning,) = told
     words = "PYSCALAPACK_REDIST_PATIENCE='2 min' must be a number of seconds, 0 for no message"

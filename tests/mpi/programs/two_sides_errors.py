@@ -57,14 +57,14 @@ def which_descriptors() -> None:
     expect(lambda: psr.redistribute(layout(), layout(), comm=INTER), both)
     expect(lambda: psr.redistribute(layout(), layout(), comm=INTER) if FIRST else plan(layout(), False), both)
     alone = FIRST and RANK == 1
-    where = "" if alone else "rank 1 could not take part" if FIRST else "rank 1 of the other side could not take part"
+    where = "" if alone else "rank 1 could not take part" if FIRST else "remote rank 1 could not take part"
     expect(lambda: psr.redistribute(None, None, comm=INTER) if alone else plan(layout(), FIRST), where, neither)
     for sends in (True, False):
         expect(
             lambda sends=sends: plan(layout(), sends),
             "the direction must be the same on every rank",
             f"rank 0 has {'desc_a alone, so its side sends' if sends else 'desc_b alone, so its side receives'}",
-            f"rank 0 of the other side has {'desc_a' if sends else 'desc_b'} alone",
+            f"remote rank 0 has {'desc_a' if sends else 'desc_b'} alone",
         )
 
 
@@ -72,7 +72,7 @@ def what_must_agree() -> None:
     larger = (13, 12) if FIRST else SHAPE
     shapes = "desc_a has shape (13, 12) and desc_b (13, 11)", "keeps the global shape"
     expect(lambda: plan(layout(larger), FIRST), *shapes)
-    dtypes = "dtype must be the same on every rank", "float32", "float64", "of the other side has"
+    dtypes = "dtype must be the same on every rank", "float32", "float64", "remote rank"
     expect(lambda: plan(layout(), FIRST, dtype=np.float32 if FIRST else np.float64), *dtypes)
     options = "the options must be the same on every rank", "exchange='windowed'"
     expect(lambda: plan(layout(), FIRST, exchange="windowed" if FIRST else "nonblocking"), *options)
@@ -113,7 +113,7 @@ def jobs_that_do_not_meet(folder: Path) -> None:
 
     for call, other in ((psr.accept, "connect"), (psr.connect, "accept")):
         expect_all(call, folder / "nowhere" / "meeting", "there is no such directory", timeout=1)
-        words = f"nobody came to {path} within 0.05 s: start the other job, which calls psr.{other} with this path"
+        words = f"no other job at {path} within 0.05 s: start the other job, which calls psr.{other} with this path"
         expect_all(call, path, words, timeout=0.05)
         assert not list(folder.iterdir())
         WORLD.Barrier()
