@@ -1,12 +1,11 @@
-"""connect() and accept(): two jobs, each started by an mpiexec of its own, joined by an inter-communicator.
+"""connect() and accept(): join two jobs, each started by its own mpiexec, by an inter-communicator.
 
-MPI's own way of joining them, `Open_port`, `Accept` and `Connect`, waits for ever where one job does not come. So the jobs
-meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on.
+MPI's functions for this, `Open_port`, `Accept` and `Connect`, wait forever if the other job does not come. So the jobs find
+each other by rendezvous files first (`rendezvous`), with a timeout; from then on each detects whether the other is alive.
 
-MPI joins whoever knows the port and asks no further. So before the engine, which trusts its ranks, sends or reads anything,
-each side sends 32 bytes, HMAC-SHA256 (RFC 2104) of its role under the secrets of both cards, and compares what it gets: it has
-read the other side's card. The secrets are of one meeting only, so what somebody else hears or gets is of no use later. Nothing
-up to then is unpickled.
+MPI joins any process that knows the port. The engine trusts its ranks, so before it sends or reads anything, each side proves
+that it has read the other side's file: it sends 32 bytes, HMAC-SHA256 (RFC 2104) of its role under the secrets of both files,
+and compares the bytes that it receives. The secrets are used once. Nothing is unpickled before the proof.
 """
 
 from __future__ import annotations
@@ -26,63 +25,66 @@ from ..comm.groups import MergedIntercomm, check_running, merge_intercomm
 from ..comm.mpi import MPI
 from ..comm.progress import call_blocking
 from ..errors import CollectiveError, ConnectError
-from .rendezvous import OTHER, Card, Hold, Watch, check_directory, offer, take, wait_for
+from .rendezvous import OTHER, RankLock, RendezvousFile, Watch, accept_port, check_directory, offer_port, wait_for
 
 T = TypeVar("T")
 
 TIMEOUT = 60.0
-JOINING_SECONDS = 10.0  # for MPI, however late the other side came
-LINGER_SECONDS = 2.0
-TAG, BYTES, SECONDS = 21_318, 32, 5.0  # of the proof, and how long it may take to come
+JOINING_SECONDS = 10.0  # for MPI, even after the timeout
+LINGER_SECONDS = 2.0  # for the other side to read this side's file before an error
+TAG, BYTES, SECONDS = 21_318, 32, 5.0  # of the proof, and its timeout
 STRANGER = (
-    "whoever came by MPI's port is not the job that met this one: end both jobs, and use a path that nobody else knows"
+    "the process that connected to MPI's port is not the job of the rendezvous file: end both jobs, and use a path that nobody "
+    "else knows"
 )
 
 
-def proof(role: str, card: Card, other: Card) -> bytes:
-    """What the side of that role sends; the two cards in any order. Not collective."""
-    return hmac.digest(b"".join(sorted((card.secret, other.secret))), role.encode(), "sha256")
+def proof(role: str, own: RendezvousFile, other: RendezvousFile) -> bytes:
+    """The proof that the side of that role sends; the two files may be in any order."""
+    return hmac.digest(b"".join(sorted((own.secret, other.secret))), role.encode(), "sha256")
 
 
-def check_other_side(intercomm: MPI.Intercomm, role: str, card: Card, other: Card) -> None:
-    """On rank 0 of each side: a ConnectError unless the other is the one whose card was read. Collective over both."""
+def check_other_side(intercomm: MPI.Intercomm, role: str, own: RendezvousFile, other: RendezvousFile) -> None:
+    """Exchange proofs; a ConnectError if the other side's is wrong. Collective over rank 0 of each side."""
     intercomm.Set_errhandler(MPI.ERRORS_RETURN)
     if intercomm.Get_remote_size() != other.about["ranks"]:
-        raise ConnectError(f"{intercomm.Get_remote_size()} ranks, not {other.about['ranks']}, came by MPI: {STRANGER}")
+        raise ConnectError(
+            f"{intercomm.Get_remote_size()} ranks, not {other.about['ranks']}, connected by MPI: {STRANGER}"
+        )
     end = time.monotonic() + SECONDS
-    sent = intercomm.Isend([np.frombuffer(proof(role, card, other), np.uint8), MPI.BYTE], 0, TAG)
-    status, got = MPI.Status(), np.empty(BYTES, np.uint8)
+    sent = intercomm.Isend([np.frombuffer(proof(role, own, other), np.uint8), MPI.BYTE], 0, TAG)
+    status, received = MPI.Status(), np.empty(BYTES, np.uint8)
     _wait(lambda: intercomm.Iprobe(0, TAG, status), end)
     if status.Get_count(MPI.BYTE) != BYTES:
-        raise ConnectError(f"{status.Get_count(MPI.BYTE)} bytes came where {BYTES} should: {STRANGER}")
-    intercomm.Recv([got, MPI.BYTE], 0, TAG)
-    if not hmac.compare_digest(got.tobytes(), proof(OTHER[role], card, other)):
+        raise ConnectError(f"received {status.Get_count(MPI.BYTE)} bytes instead of {BYTES}: {STRANGER}")
+    intercomm.Recv([received, MPI.BYTE], 0, TAG)
+    if not hmac.compare_digest(received.tobytes(), proof(OTHER[role], own, other)):
         raise ConnectError(STRANGER)
     _wait(sent.Test, end)
 
 
-def _wait(come: Any, end: float) -> None:
-    while not come():
+def _wait(condition: Callable[[], bool], end: float) -> None:
+    while not condition():
         if time.monotonic() > end:
-            raise ConnectError(f"nothing came within {SECONDS:g} s: {STRANGER}")
+            raise ConnectError(f"received nothing within {SECONDS:g} s: {STRANGER}")
         time.sleep(0.001)
 
 
 def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
-    """Join this job with another that calls `connect` with the same path. Collective over `comm`.
+    """Join this job and another job that calls `connect` with the same path. Collective over `comm`.
 
-    Which of the two jobs accepts and which connects makes no difference later: arrays go both ways.
+    Later it makes no difference which job accepted: arrays go both ways.
 
     Parameters
     ----------
     path : str or path
-        Rendezvous files: `PATH.accept` and `PATH.connect` are made there, and removed once the jobs are joined. The
-        directory must be there and be seen by all ranks of both jobs, and its file system must have locks (POSIX record
-        locks). It must be yours (or root's), and others may not write to it unless it is sticky. That of rank 0 counts.
+        Path of the rendezvous files: `PATH.accept` and `PATH.connect` are created, and removed when the jobs are joined. The
+        directory must exist, on a file system with POSIX record locks that all ranks of both jobs can access. It must belong to
+        you or root, and others may not write to it unless it is sticky. The path of rank 0 is used.
     comm : MPI.Intracomm
         The processes of this job that take part.
     timeout : float
-        Seconds to wait for the other job, which must be the same user's. That of rank 0 counts.
+        Seconds to wait for the other job, which must be of the same user. The timeout of rank 0 is used.
 
     Returns
     -------
@@ -93,14 +95,14 @@ def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float 
     Raises
     ------
     ConnectError
-        The other job did not come in time or cannot be joined; a file at the meeting place is a link, no regular file or
-        somebody else's; or whoever came by MPI has not read it. On all ranks of `comm`.
+        The other job did not come in time or cannot be joined; a rendezvous file is a link, no regular file, or of another
+        user; or the process that connected by MPI is another job. On all ranks of `comm`.
     """
     return _join(path, comm, timeout, "accept")
 
 
 def connect(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
-    """Join this job with another that calls `accept` with the same path. Collective over `comm`.
+    """Join this job and another job that calls `accept` with the same path. Collective over `comm`.
 
     Parameters, result and errors are those of `accept`.
     """
@@ -120,142 +122,146 @@ def _join(path: Any, comm: MPI.Intracomm, timeout: Any, role: str) -> MPI.Interc
 
 
 class _Side:
-    """One job's part in coming together. Every method is collective over its communicator."""
+    """One side of a connection. Methods are collective over its communicator unless they say otherwise."""
 
     def __init__(self, comm: MPI.Intracomm, role: str) -> None:
         self.comm, self.role, self.is_root = comm, role, comm.Get_rank() == 0
-        self.card: Card | None = None  # of this side, on rank 0
-        self.hold: Hold | None = None
+        self.own_file: RendezvousFile | None = None  # on rank 0
+        self.lock: RankLock | None = None
         self.watch: Watch | None = None
         self.port: str | None = None
-        self.bound = False
+        self.joining = False  # whether MPI may be joining: the communicator must stay then
 
     def join(self, path: Any, timeout: Any) -> MPI.Intercomm:
-        place, seconds = self._by_root(lambda: _checked(path, timeout))
+        base, seconds = self._by_root(lambda: _checked(path, timeout))
         end = time.monotonic() + seconds
-        name = self._by_root(lambda: self._new_card(place).path)
-        self._do(partial(self._take_hold, name))
-        self._by_root(lambda: self._own.publish(place, self.role, end))
-        other = self._by_root(lambda: self._other(place, end, seconds))
-        watch = self._do(partial(self._look_at, other))
-        self.bound = True
-        port = self._by_root(lambda: self._arrange(place, other, watch, end))
+        name = self._by_root(lambda: self._write_file(base).path)
+        self._do(partial(self._lock_file, name))
+        self._by_root(lambda: self._own.publish(base, self.role, end))
+        other = self._by_root(lambda: self._find_other(base, end, seconds))
+        watch = self._do(partial(self._start_watch, other))
+        self.joining = True
+        port = self._by_root(lambda: self._agree_on_port(base, other, watch, end))
         limit = max(end, time.monotonic() + JOINING_SECONDS)
 
         def check_time() -> None:
             watch()
             if time.monotonic() > limit:
-                raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
+                raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them again")
 
         try:
             intercomm: MPI.Intercomm = call_blocking(partial(self._in_mpi, port, other, watch), check_time)
-        except CollectiveError as gone:
-            raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
-        if self.card is not None:
-            self.card.remove()
+        except CollectiveError as error:
+            raise ConnectError(f"the other job was lost while MPI joined the two: {error}") from error
+        if self.own_file is not None:
+            self.own_file.remove()
         return intercomm
 
     def leave(self) -> None:
-        """What a side does that gives up. Not collective."""
-        if self.card is not None:
-            self.card.remove()
-        self._let_go()
-        if not self.bound:
+        """Clean up after an error. Not collective."""
+        if self.own_file is not None:
+            self.own_file.remove()
+        self._close_files()
+        if not self.joining:
             self.comm.Free()
 
     @property
-    def _own(self) -> Card:
-        assert self.card is not None  # on rank 0
-        return self.card
+    def _own(self) -> RendezvousFile:
+        """This side's file, on rank 0."""
+        assert self.own_file is not None
+        return self.own_file
 
-    def _new_card(self, place: str) -> Card:
-        self.card = Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()})
-        return self.card
+    def _write_file(self, base: str) -> RendezvousFile:
+        """Write this side's file, on rank 0. Not collective."""
+        self.own_file = RendezvousFile.write(base, self.role, {**_about(), "ranks": self.comm.Get_size()})
+        return self.own_file
 
-    def _take_hold(self, name: str) -> None:
-        """This rank's lock on this side's card."""
-        self.hold = Hold(name, self.comm.Get_rank())
+    def _lock_file(self, name: str) -> None:
+        """Lock this rank's byte of this side's file. Not collective."""
+        self.lock = RankLock(name, self.comm.Get_rank())
 
-    def _look_at(self, other: Card) -> Watch:
+    def _start_watch(self, other: RendezvousFile) -> Watch:
+        """Watch the other side's processes. Not collective."""
         self.watch = Watch(other)
         return self.watch
 
-    def _other(self, place: str, end: float, seconds: float) -> Card:
-        """On rank 0: the other side's card, if the two can be joined."""
-        other = wait_for(place, self.role, end, seconds)
+    def _find_other(self, base: str, end: float, seconds: float) -> RendezvousFile:
+        """Wait for the other side's file, and check that MPI can join the two; on rank 0. Not collective."""
+        other = wait_for(base, self.role, end, seconds)
         try:
             _check_pair(self._own.about, other.about)
         except ConnectError:
-            leaving = time.monotonic() + LINGER_SECONDS  # for the other side to see why as well
-            while time.monotonic() < leaving and Card.read(place, OTHER[self.role]):
+            linger_end = time.monotonic() + LINGER_SECONDS  # the other side needs this side's file for the same check
+            while time.monotonic() < linger_end and RendezvousFile.read(base, OTHER[self.role]):
                 time.sleep(0.1)
             raise
         return other
 
-    def _arrange(self, place: str, other: Card, watch: Watch, end: float) -> str:
-        """On rank 0: settle with the other side that both now ask MPI."""
+    def _agree_on_port(self, base: str, other: RendezvousFile, watch: Watch, end: float) -> str:
+        """Offer or accept the port; then both sides call MPI. On rank 0. Not collective."""
         if self.role == "connect":
-            return take(place, self._own, watch, end)
+            return accept_port(base, self._own, watch, end)
         try:
             self.port = MPI.Open_port()
         except MPI.Exception as caught:
-            raise ConnectError(f"MPI opens no port: {caught}") from caught
-        assert self.hold is not None
-        offer(place, self.hold, other, self.port, watch, end)
+            raise ConnectError(f"MPI cannot open a port: {caught}") from caught
+        assert self.lock is not None
+        offer_port(base, self.lock, other, self.port, watch, end)
         return self.port
 
-    def _in_mpi(self, port: str, other: Card, watch: Watch) -> MPI.Intercomm:
-        """Accept or connect, and all that blocks when it is done for the first time. Collective over both sides."""
+    def _in_mpi(self, port: str, other: RendezvousFile, watch: Watch) -> MPI.Intercomm:
+        """Accept or connect, and do the first blocking calls on the result. Collective over both sides."""
         info = MPI.Info.Create()
         info.Set("timeout", str(int(JOINING_SECONDS)))
         try:
             intercomm = (self.comm.Accept if self.role == "accept" else self.comm.Connect)(port, info)
         except MPI.Exception as caught:
-            raise ConnectError(f"MPI cannot join the jobs{self._why_not(other)}: {caught}") from caught
+            raise ConnectError(f"MPI cannot join the jobs{self._reason(other)}: {caught}") from caught
         finally:
             info.Free()
-        # before anything else
+        # before any other use of the inter-communicator
         self._by_root(lambda: check_other_side(intercomm, self.role, self._own, other))
         merged: MergedIntercomm = merge_intercomm(intercomm, watch, self._release)
         merged.group.make_node()
         merged.group.combine()
         return intercomm
 
-    def _why_not(self, other: Card) -> str:
-        """What is known of an MPI that cannot join such jobs."""
+    def _reason(self, other: RendezvousFile) -> str:
+        """A known reason why MPI cannot join such jobs; empty if there is none. Not collective."""
         ranks, mpi = (self.comm.Get_size(), other.about["ranks"]), other.about["mpi"]
         if ranks != (1, 1) or not mpi.startswith("MPICH"):
             return ""
         return (
-            " (MPICH takes two processes that were both started without mpiexec, such as two notebooks, for one: start one "
+            " (MPICH cannot tell apart two processes that were both started without mpiexec, such as two notebooks: start one "
             "of them by `mpiexec -n 1`)"
         )
 
     def _release(self) -> None:
-        """When the inter-communicator is disconnected."""
-        self._let_go()
+        """Clean up when the inter-communicator is disconnected."""
+        self._close_files()
         self.comm.Free()
 
-    def _let_go(self) -> None:
-        for lock in (self.hold, self.watch):
-            if lock is not None:
-                lock.close()
+    def _close_files(self) -> None:
+        """Close the rendezvous files and the port. Not collective."""
+        for file in (self.lock, self.watch):
+            if file is not None:
+                file.close()
         port, self.port = self.port, None
         if port is not None and not MPI.Is_finalized():
             MPI.Close_port(port)
 
     def _do(self, call: Callable[[], T], which: str = "rank {}: ") -> T:
-        """Let all ranks do something, and return what this one has of it; where one cannot, all raise, and say which.
+        """Call a function on all ranks, and return its value on this rank. If it fails on one, all raise, naming the rank.
 
-        They wait for the last one without keeping a core busy.
+        Ranks wait for the last one without keeping a core busy.
         """
         error: BaseException | None = None
         try:
             value = call()
         except BaseException as caught:
             error = caught
-        here = self.comm.Ibarrier()
-        while not here.Test():
+        barrier = self.comm.Ibarrier()
+        while not barrier.Test():
             time.sleep(0.002)
         for rank, problem in enumerate(self.comm.allgather(error and self._in_words(error))):
             if problem is not None:
@@ -265,9 +271,9 @@ class _Side:
         return value
 
     def _by_root(self, call: Callable[[], T]) -> T:
-        """Let rank 0 do something, and return what it has of it on all."""
-        mine = self._do(call, which="") if self.is_root else self._do(lambda: None, which="")
-        value: T = self.comm.bcast(mine)
+        """Call a function on rank 0, and return its value on all ranks."""
+        own = self._do(call, which="") if self.is_root else self._do(lambda: None, which="")
+        value: T = self.comm.bcast(own)
         return value
 
     def _in_words(self, error: BaseException) -> str:
@@ -283,15 +289,15 @@ def _checked(path: Any, timeout: Any) -> tuple[str, float]:
         name = ""
     if not os.path.basename(name) or "\0" in name:
         raise ConnectError(f"path = {path!r} must be the name of a file, without NUL")
-    place = os.path.abspath(name)
-    check_directory(os.path.dirname(place))
+    base = os.path.abspath(name)
+    check_directory(os.path.dirname(base))
     if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < float(timeout) < 1e9:
         raise ConnectError(f"timeout = {timeout!r} must be a positive number of seconds")
-    return place, float(timeout)
+    return base, float(timeout)
 
 
 def _about() -> dict[str, Any]:
-    """What a side tells of itself."""
+    """Facts about this side's MPI, for the rendezvous file."""
     return {
         "mpi": MPI.Get_library_version().strip(" \n\0").splitlines()[0],
         "job": os.environ.get("PMIX_NAMESPACE"),
@@ -299,16 +305,14 @@ def _about() -> dict[str, Any]:
     }
 
 
-def _check_pair(mine: dict[str, Any], other: dict[str, Any]) -> None:
-    """Whether MPI can join the two; the same on both sides."""
-    if mine["mpi"] != other["mpi"]:
+def _check_pair(own: dict[str, Any], other: dict[str, Any]) -> None:
+    """Raise a ConnectError if MPI cannot join the two sides; equal on both."""
+    if own["mpi"] != other["mpi"]:
+        raise ConnectError(f"this job runs on {own['mpi']}, the other on {other['mpi']}: both must run on the same MPI")
+    needs_server = own["mpi"].startswith(("Open MPI v3", "Open MPI v4")) and own["job"] != other["job"]
+    if needs_server and not (own["server"] and other["server"]):
+        whose = "both jobs have" if own["server"] == other["server"] else "one of the jobs has"
         raise ConnectError(
-            f"this job runs on {mine['mpi']}, the other on {other['mpi']}: both must run on the same MPI"
-        )
-    needs_server = mine["mpi"].startswith(("Open MPI v3", "Open MPI v4")) and mine["job"] != other["job"]
-    if needs_server and not (mine["server"] and other["server"]):
-        whose = "both jobs have" if mine["server"] == other["server"] else "one of the jobs has"
-        raise ConnectError(
-            f"Open MPI joins two jobs by a name server only, and {whose} none: run `ompi-server --no-daemonize -r FILE`, and "
+            f"Open MPI joins two jobs only by a name server, and {whose} none: run `ompi-server --no-daemonize -r FILE`, and "
             "start both jobs by `mpiexec --ompi-server file:FILE ...`"
         )

@@ -1,13 +1,13 @@
-"""Where two jobs meet: by files, which are read only where this job's user has made them.
+"""Rendezvous files: two jobs find each other by files before they call MPI functions that cannot be cancelled.
 
-Two jobs meet before MPI is asked for anything that cannot be cancelled, and see whether each other lives.
+Each side writes a file, `PATH.accept` or `PATH.connect`, with its number of ranks and a secret that only its user can read.
+Every process of the side holds a lock on one byte of its file, byte k for rank k. The kernel releases the lock when the process
+ends for any reason. So a file without a lock is stale, and a process that dies later is detected. No clocks are compared, and
+nothing is written while jobs run.
 
-Each side puts down a card, `PATH.accept` or `PATH.connect`: a file that says who is there, with a secret that only its user
-can read. Every process of the side holds a lock on one byte of its card, byte k for rank k. The kernel drops the lock when
-the process ends, however it ends, so a card that somebody left behind is known for stale, and a process that dies later is
-missed. No clocks are compared and nothing is written meanwhile. The accepting side adds the port to its card. The connecting
-side takes it by a lock on a byte of that card which the accepting side locks to withdraw it, so only one of the two can
-succeed. A side writes and removes nothing but its own files, and stale ones of its role.
+The accepting side adds the port to its file. The connecting side accepts the port by locking a byte; the accepting side locks
+the same byte to withdraw it, so only one of the two can succeed. A side writes and removes only its own files, and stale files
+of its role. A file is read only if it belongs to this job's user.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ..errors import CollectiveError, ConnectError
 ADVICE = "use a directory of your own, such as one made by `mkdir -m 700`"
 OTHER = {"accept": "connect", "connect": "accept"}
 POLL_SECONDS = 0.05
-LOOK_SECONDS = 0.2
-GRACE_SECONDS = 2.0  # for messages of a process that has ended in good order and are still on the way
-GRACE_LOOKS = 20
-LOOKED_AT = 16  # processes of the other side looked at in one go
-LARGEST = 2**16  # bytes of a card
-TAKING, REMOVING = 2**40, 2**40 + 1  # bytes that are locked to take or withdraw the port, and to remove a stale card
+CHECK_SECONDS = 0.2  # between two checks of the other side
+GRACE_SECONDS = 2.0  # for messages in flight from a process that exited normally
+GRACE_CALLS = 20  # calls of a watch, within the grace period as well
+RANKS_PER_CHECK = 16  # processes of the other side checked at a time
+LARGEST = 2**16  # bytes of a file
+PORT_BYTE, REMOVAL_BYTE = 2**40, 2**40 + 1  # bytes locked to accept or withdraw the port, and to remove a stale file
 
 
-# -- whose files are read
+# -- ownership of files
 
 
 def check_directory(path: str) -> None:
-    """A ConnectError unless nobody but this user, and root, can take away what is put into a directory. Not collective."""
+    """Raise a ConnectError if users other than this one and root can replace files in a directory."""
     if not os.path.isdir(path):
         raise ConnectError(f"{path}: there is no such directory; make it, where all ranks of both jobs see it")
     status = os.stat(path)
@@ -53,15 +53,15 @@ def check_directory(path: str) -> None:
         )
 
 
-def opened(path: str, flags: int = os.O_RDONLY) -> int:
-    """The number of a regular file of this user, opened; it follows no link and waits for nobody. Not collective.
+def open_own_file(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file of this user, without following links or blocking, and return the file descriptor.
 
-    A ConnectError for anything else, an OSError where it cannot be opened.
+    Raises a ConnectError for other files, an OSError if the file cannot be opened.
     """
     _check_file(path, os.lstat(path))
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        _check_file(path, os.fstat(file))  # it may be another one now
+        _check_file(path, os.fstat(file))  # another file may have the name now
     except ConnectError:
         os.close(file)
         raise
@@ -76,52 +76,52 @@ def _check_file(path: str, status: os.stat_result) -> None:
         raise ConnectError(f"{path} belongs to user {status.st_uid}, not to user {os.geteuid()}: {ADVICE}")
 
 
-# -- cards
+# -- rendezvous files
 
 
-class Card:
-    """A card of one side, by the rank that writes or reads it. Not collective.
+class RendezvousFile:
+    """The rendezvous file of one side, on the rank that writes or reads it.
 
     Attributes
     ----------
     path : str
-        Where it lies; under another name until `publish`.
+        Path of the file; a temporary name until `publish`.
     secret : bytes
-        What only those know who can read it.
+        Random bytes, known only to users who can read the file.
     about : dict
-        What it says: "ranks", and what the side tells of itself.
+        Content of the file: "ranks", the number of ranks, and facts about the side's MPI.
     """
 
     def __init__(self, path: str, secret: bytes, about: dict[str, Any]) -> None:
         self.path, self.secret, self.about = path, secret, about
 
     @classmethod
-    def write(cls, path: str, role: str, about: dict[str, Any]) -> Card:
-        """A new card that nobody can see yet, and only its user can read."""
-        card = cls(f"{path}.{role}.{secrets.token_hex(8)}", secrets.token_bytes(32), about)
-        with _explained(f"cannot write {card.path}"):
-            file = os.open(card.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    def write(cls, path: str, role: str, about: dict[str, Any]) -> RendezvousFile:
+        """Write a file under a temporary name, readable by its user only."""
+        rendezvous = cls(f"{path}.{role}.{secrets.token_hex(8)}", secrets.token_bytes(32), about)
+        with _as_connect_error(f"cannot write {rendezvous.path}"):
+            file = os.open(rendezvous.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             try:
-                _add_line(file, {**about, "secret": card.secret.hex()})
+                _add_line(file, {**about, "secret": rendezvous.secret.hex()})
             except OSError:
-                os.unlink(card.path)
+                os.unlink(rendezvous.path)
                 raise
             finally:
                 os.close(file)
-        return card
+        return rendezvous
 
     @classmethod
-    def read(cls, path: str, role: str) -> Card | None:
-        """The card of a side whose rank 0 is alive; None where there is none."""
+    def read(cls, path: str, role: str) -> RendezvousFile | None:
+        """Read the file of a side whose rank 0 is alive; None if there is none."""
         place = f"{path}.{role}"
-        with _explained(f"cannot read {place}"):
+        with _as_connect_error(f"cannot read {place}"):
             try:
-                file = opened(place)
+                file = open_own_file(place)
             except FileNotFoundError:
                 return None
             try:
-                # With two names it is not yet published, or is the card of another place.
-                if not _locked(file, 0) or os.fstat(file).st_nlink != 1:
+                # A file with two names is not yet published, or is the file of another path.
+                if not _is_locked(file, 0) or os.fstat(file).st_nlink != 1:
                     return None
                 about = _lines(file)[0]
                 return cls(place, bytes.fromhex(about.pop("secret")), {**about, "ranks": int(about["ranks"])})
@@ -129,50 +129,50 @@ class Card:
                 os.close(file)
 
     def publish(self, path: str, role: str, end: float) -> None:
-        """Put it down, in place of a stale one, until that moment of `time.monotonic`."""
+        """Give the file its final name, in place of a stale file; `end` is the deadline, on the clock of `time.monotonic`."""
         place = f"{path}.{role}"
-        with _explained(f"cannot write {place}"):
+        with _as_connect_error(f"cannot write {place}"):
             while True:
                 with suppress(FileExistsError):
                     os.link(self.path, place)
                     break
-                if not _removed_if_stale(place):
-                    raise ConnectError(f"another job waits in psr.{role} at {path} already: use another path")
+                if not _remove_if_stale(place):
+                    raise ConnectError(f"another job already waits in psr.{role} at {path}: use another path")
                 if time.monotonic() > end:
                     raise ConnectError(f"{place} is a stale file that another process is removing: use another path")
             os.unlink(self.path)
         self.path = place
 
     def remove(self) -> None:
-        """Take it back."""
+        """Remove the file."""
         with suppress(OSError):
             os.unlink(self.path)
 
 
-class Hold:
-    """The lock of one process on its byte of its side's card, until it is closed or the process ends. Not collective."""
+class RankLock:
+    """The lock of one process on its byte of its side's file, until `close` or the end of the process."""
 
     def __init__(self, path: str, rank: int) -> None:
-        with _explained(f"cannot lock {path}, which must be on a file system that all ranks see and that has locks"):
-            self._file = opened(path, os.O_RDWR)
+        with _as_connect_error(f"cannot lock {path}: it must be on a file system with locks that all ranks can access"):
+            self._file = open_own_file(path, os.O_RDWR)
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, rank)
         atexit.register(self.close)  # before MPI_Finalize, which may wait for the other side
 
-    def say(self, more: dict[str, Any]) -> None:
-        """Add a line to the card."""
-        with _explained("cannot write the port"):
-            _add_line(self._file, more)
+    def add_line(self, content: dict[str, Any]) -> None:
+        """Add a line to the side's file."""
+        with _as_connect_error("cannot write the port"):
+            _add_line(self._file, content)
 
-    def withdrawn(self) -> bool:
-        """Withdraw what was said; False where the other side has taken it."""
-        return not _locked(self._file, TAKING, fcntl.LOCK_EX, keep=True)
+    def withdraw_port(self) -> bool:
+        """Withdraw the port; False if the other side has accepted it."""
+        return not _is_locked(self._file, PORT_BYTE, fcntl.LOCK_EX, keep=True)
 
-    def is_taken(self) -> bool:
-        """Whether the other side has taken it."""
-        return _locked(self._file, TAKING, fcntl.LOCK_EX)
+    def is_port_accepted(self) -> bool:
+        """Whether the other side has accepted the port."""
+        return _is_locked(self._file, PORT_BYTE, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """Let go."""
+        """Release the lock."""
         atexit.unregister(self.close)
         if self._file >= 0:
             os.close(self._file)
@@ -180,113 +180,113 @@ class Hold:
 
 
 class Watch:
-    """Whether the processes of the other side still live: a call raises CollectiveError once one does not."""
+    """A check of the processes of the other side: a call raises a CollectiveError after one of them has ended."""
 
-    def __init__(self, card: Card) -> None:
-        self._file, self._ranks = -1, int(card.about["ranks"])
-        self._next = 0
-        self._looked = -LOOK_SECONDS
-        self._missed: int | None = None
-        self._since = 0.0
-        self._looks = 0
-        words = f"cannot read {card.path}, which must be on a file system that all ranks see"
-        with _explained(words), ExitStack() as undo:
-            self._file = opened(card.path)
+    def __init__(self, other: RendezvousFile) -> None:
+        self._file, self._ranks = -1, int(other.about["ranks"])
+        self._next_rank = 0
+        self._last_check = -CHECK_SECONDS
+        self._ended_rank: int | None = None
+        self._detected = 0.0
+        self._calls = 0
+        text = f"cannot read {other.path}: it must be on a file system that all ranks can access"
+        with _as_connect_error(text), ExitStack() as undo:
+            self._file = open_own_file(other.path)
             undo.callback(self.close)
-            if _lines(self._file)[0]["secret"] != card.secret.hex():
-                raise ConnectError(f"{card.path} is not the same file on all ranks: use a directory that they all see")
+            if _lines(self._file)[0]["secret"] != other.secret.hex():
+                raise ConnectError(
+                    f"{other.path} is not the same file on all ranks: use a directory that all can access"
+                )
             undo.pop_all()
 
     def __call__(self) -> None:
-        self._looks += 1
-        moment = time.monotonic()
-        if moment - self._looked < LOOK_SECONDS:
+        self._calls += 1
+        now = time.monotonic()
+        if now - self._last_check < CHECK_SECONDS:
             return
-        self._looked = moment
-        if self._missed is None:
-            self._missed, self._since, self._looks = self.missing(), moment, 0
-        elif moment - self._since > GRACE_SECONDS and self._looks > GRACE_LOOKS:
-            raise CollectiveError(
-                f"rank {self._missed} of the other side has ended, and the connection is of no more use"
-            )
+        self._last_check = now
+        if self._ended_rank is None:
+            self._ended_rank, self._detected, self._calls = self.ended_rank(), now, 0
+        elif now - self._detected > GRACE_SECONDS and self._calls > GRACE_CALLS:
+            raise CollectiveError(f"remote rank {self._ended_rank} exited")
 
-    def missing(self) -> int | None:
-        """A rank of the other side that has ended, of some that are looked at; None where all live."""
-        some = [(self._next + k) % self._ranks for k in range(min(LOOKED_AT, self._ranks))]
-        self._next = (some[-1] + 1) % self._ranks
+    def ended_rank(self) -> int | None:
+        """Check some ranks of the other side; returns one that has ended, or None."""
+        checked = [(self._next_rank + k) % self._ranks for k in range(min(RANKS_PER_CHECK, self._ranks))]
+        self._next_rank = (checked[-1] + 1) % self._ranks
         try:
-            return next((rank for rank in some if not _locked(self._file, rank)), None)
-        except OSError:  # the file went with the host that had it
-            return some[0]
+            return next((rank for rank in checked if not _is_locked(self._file, rank)), None)
+        except OSError:  # the file's host is gone
+            return checked[0]
 
-    def taken(self, own: Card) -> str | None:
-        """The port that the other side has for the holder of this card, taken; None where it has none, or not yet."""
-        with _explained("cannot read the port"):
+    def accept_port(self, own: RendezvousFile) -> str | None:
+        """Accept the port that the other side offers to the side of file `own`; None if there is none yet."""
+        with _as_connect_error("cannot read the port"):
             offers = _lines(self._file)[1:]
-            if not offers or offers[0]["to"] != own.secret.hex() or _locked(self._file, TAKING, keep=True):
+            if not offers or offers[0]["to"] != own.secret.hex() or _is_locked(self._file, PORT_BYTE, keep=True):
                 return None
             port = str(offers[0]["port"])
-        return port if _locked(self._file, 0) else None  # withdrawn, and let go
+        return port if _is_locked(self._file, 0) else None  # else withdrawn, and its process has ended
 
     def close(self) -> None:
-        """Stop looking."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
 
 
-def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
-    """The card of the other side of `role`, once it is there. Not collective.
+def wait_for(path: str, role: str, end: float, seconds: float) -> RendezvousFile:
+    """Wait for the file of the other side of `role`.
 
-    A ConnectError where it has not come by `end`, a moment of `time.monotonic`, which is `seconds` in the user's words.
+    Raises a ConnectError at `end`, on the clock of `time.monotonic`; its text has the timeout, `seconds`.
     """
     while True:
-        card = Card.read(path, OTHER[role])
-        if card is not None:
-            return card
+        other = RendezvousFile.read(path, OTHER[role])
+        if other is not None:
+            return other
         if time.monotonic() > end:
             raise ConnectError(
-                f"nobody came to {path} within {seconds:g} s: start the other job, which calls psr.{OTHER[role]} with this "
+                f"no other job at {path} within {seconds:g} s: start the other job, which calls psr.{OTHER[role]} with this "
                 "path, or give a longer timeout"
             )
         time.sleep(POLL_SECONDS)
 
 
-def offer(path: str, hold: Hold, other: Card, port: str, watch: Watch, end: float) -> None:
-    """Give the other side the port, and return once it has taken it; a ConnectError if it does not. Not collective."""
-    hold.say({"to": other.secret.hex(), "port": port})
-    while not hold.is_taken():
-        if (time.monotonic() > end or watch.missing() is not None) and hold.withdrawn():
-            raise _left(path)
+def offer_port(path: str, lock: RankLock, other: RendezvousFile, port: str, watch: Watch, end: float) -> None:
+    """Offer the port to the other side, and wait until it is accepted; a ConnectError if it is not."""
+    lock.add_line({"to": other.secret.hex(), "port": port})
+    while not lock.is_port_accepted():
+        if (time.monotonic() > end or watch.ended_rank() is not None) and lock.withdraw_port():
+            raise _other_has_left(path)
         time.sleep(POLL_SECONDS)
 
 
-def take(path: str, own: Card, watch: Watch, end: float) -> str:
-    """The port that the other side offers, which both are then bound to use; a ConnectError if none. Not collective."""
-    while (port := watch.taken(own)) is None:
-        if time.monotonic() > end or watch.missing() is not None:
-            raise _left(path)
+def accept_port(path: str, own: RendezvousFile, watch: Watch, end: float) -> str:
+    """Wait for the port of the other side, and accept it; a ConnectError if there is none. Both sides then call MPI."""
+    while (port := watch.accept_port(own)) is None:
+        if time.monotonic() > end or watch.ended_rank() is not None:
+            raise _other_has_left(path)
         time.sleep(POLL_SECONDS)
     return port
 
 
-def _left(path: str) -> ConnectError:
-    return ConnectError(f"the other job came to {path} and left again: see what it says, and start both anew")
+def _other_has_left(path: str) -> ConnectError:
+    return ConnectError(f"the other job was at {path} but gave up or ended: see its output, and start both jobs again")
 
 
-def _removed_if_stale(place: str) -> bool:
-    """Remove a card whose process has ended, and not the card that another job has put down meanwhile; False if it lives."""
+def _remove_if_stale(place: str) -> bool:
+    """Remove a file of a process that has ended, but not a newer file of another job; False if the process is alive."""
     try:
-        file = opened(place, os.O_RDWR)
+        file = open_own_file(place, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
-        if _locked(file, 0):
+        if _is_locked(file, 0):
             return False
-        with _explained(f"{place} is not a file of psr.accept or psr.connect: use another path, or remove it"):
+        with _as_connect_error(f"{place} is not a file of psr.accept or psr.connect: use another path, or remove it"):
             bytes.fromhex(_lines(file)[0]["secret"])
-        if _locked(file, REMOVING, fcntl.LOCK_EX, keep=True):
-            time.sleep(POLL_SECONDS)  # for the job that is about to remove it
+        if _is_locked(file, REMOVAL_BYTE, fcntl.LOCK_EX, keep=True):
+            time.sleep(POLL_SECONDS)  # another job is about to remove it
             return True
         with suppress(FileNotFoundError):
             if os.path.samestat(os.lstat(place), os.fstat(file)):
@@ -304,20 +304,20 @@ def _add_line(file: int, content: dict[str, Any]) -> None:
 
 
 def _lines(file: int) -> list[dict[str, Any]]:
-    """What a card says, line by line; a line that is not yet whole is left out."""
+    """The lines of a file; an incomplete last line is left out."""
     lines = [json.loads(line) for line in os.pread(file, LARGEST, 0).split(b"\n")[:-1]]
     if not lines or not all(isinstance(line, dict) for line in lines):
-        raise ValueError("it is not a file of psr.accept or psr.connect")
+        raise ValueError("not a file of psr.accept or psr.connect")
     return lines
 
 
-def _locked(file: int, byte: int, how: int = fcntl.LOCK_SH, keep: bool = False) -> bool:
-    """Whether another process has this byte. A lock is tried, and let go unless it is to be kept.
+def _is_locked(file: int, byte: int, kind: int = fcntl.LOCK_SH, keep: bool = False) -> bool:
+    """Whether another process has locked this byte.
 
-    One that many may have at once (LOCK_SH) meets exclusive locks only.
+    The test takes the lock, and releases it unless `keep`. A shared lock (LOCK_SH) conflicts with exclusive locks only.
     """
     try:
-        fcntl.lockf(file, how | fcntl.LOCK_NB, 1, byte)
+        fcntl.lockf(file, kind | fcntl.LOCK_NB, 1, byte)
     except (BlockingIOError, PermissionError):
         return True
     if not keep:
@@ -326,11 +326,11 @@ def _locked(file: int, byte: int, how: int = fcntl.LOCK_SH, keep: bool = False) 
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Errors of the system and of what stands in a file, as ConnectError."""
+def _as_connect_error(text: str) -> Iterator[None]:
+    """Turn errors of the system and of a file's content into ConnectErrors that begin with `text`."""
     try:
         yield
     except ConnectError:
         raise
     except (OSError, LookupError, TypeError, ValueError) as caught:
-        raise ConnectError(f"{what}: {caught}") from caught
+        raise ConnectError(f"{text}: {caught}") from caught

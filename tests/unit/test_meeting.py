@@ -1,4 +1,4 @@
-"""Cards, locks and ports in files, between two processes, and whose these files may be; no MPI."""
+"""Rendezvous files of two processes: locks, ports, and the owners of the files; no MPI."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import pytest
 from pyscalapack_redist.connection import connect
 from pyscalapack_redist.connection.connect import _checked
 from pyscalapack_redist.connection.rendezvous import (
-    Card,
-    Hold,
+    RankLock,
+    RendezvousFile,
     Watch,
+    accept_port,
     check_directory,
-    offer,
-    opened,
-    take,
+    offer_port,
+    open_own_file,
     wait_for,
 )
 from pyscalapack_redist.errors import CollectiveError, ConnectError
@@ -37,22 +37,22 @@ AS_ANOTHER_USER = pytest.mark.skipif(os.geteuid() != 0, reason="only root can ac
 SOON = 30.0  # seconds, for what comes at once where the machine is not busy
 LONG = 10_000.0  # seconds, which no test may take
 
-# The other job: puts its card down for two ranks, prints a line, and does what it is told line by line.
+# The other job: publishes its file for two ranks, prints a line, and executes each line that it reads.
 OTHER = """
 import os, sys, time, threading
 from pyscalapack_redist.connection.rendezvous import *
 path, role = sys.argv[1:]
 SOON = 30.0
-card = Card.write(path, role, {"ranks": 2})
-holds = [Hold(card.path, rank) for rank in range(2)]
-card.publish(path, role, time.monotonic() + SOON)
+own = RendezvousFile.write(path, role, {"ranks": 2})
+locks = [RankLock(own.path, rank) for rank in range(2)]
+own.publish(path, role, time.monotonic() + SOON)
 print("published", flush=True)
 for line in sys.stdin:
     exec(line)
     print("done", flush=True)
 """
 
-# Before that: once it has opened a card of psr.accept, it says so, and waits for a word.
+# Before that: after opening a file of psr.accept it makes a file `opened`, and waits for a file `go`.
 SLOW = """
 import os, pathlib, time
 open_now = os.open
@@ -94,39 +94,41 @@ def look_for_four_seconds(watch: Watch) -> None:
         time.sleep(0.01)
 
 
-def own_card(path: Path, role: str) -> tuple[Card, Hold]:
-    card = Card.write(str(path), role, {"ranks": 1})
-    hold = Hold(card.path, 0)
-    card.publish(str(path), role, time.monotonic() + SOON)
-    return card, hold
+def own_file(path: Path, role: str) -> tuple[RendezvousFile, RankLock]:
+    own = RendezvousFile.write(str(path), role, {"ranks": 1})
+    lock = RankLock(own.path, 0)
+    own.publish(str(path), role, time.monotonic() + SOON)
+    return own, lock
 
 
-NOBODY = r"nobody came to .* within 0\.5 s: start the other job, which calls psr\.accept"
-LEFT = r"came to .* and left again"
-OCCUPIED = r"another job waits in psr\.accept at .* already: use another path"
+NOBODY = r"no other job at .* within 0\.5 s: start the other job, which calls psr\.accept"
+LEFT = r"the other job was at .* but gave up or ended"
+OCCUPIED = r"another job already waits in psr\.accept at .*: use another path"
 
 
-def test_a_card_is_found_while_its_job_lives_and_replaced_afterwards(tmp_path: Path) -> None:
+def test_a_file_is_found_while_its_job_lives_and_replaced_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with other_job(path, "accept"):
-        card = wait_for(str(path), "connect", time.monotonic() + SOON, SOON)
-        assert card.about["ranks"] == 2
-        assert Card.read(str(path), "connect") is None
+        file = wait_for(str(path), "connect", time.monotonic() + SOON, SOON)
+        assert file.about["ranks"] == 2
+        assert RendezvousFile.read(str(path), "connect") is None
         with pytest.raises(ConnectError, match=OCCUPIED):
-            own_card(path, "accept")
+            own_file(path, "accept")
         (tmp_path / "there").mkdir()
         os.link(f"{path}.accept", tmp_path / "there" / "m.accept")
-        assert Card.read(str(tmp_path / "there" / "m"), "accept") is None, "a hard link to a card elsewhere is none"
-    assert Path(card.path).exists()
-    assert Card.read(str(path), "accept") is None, "its process was killed: the card is stale"
+        assert RendezvousFile.read(str(tmp_path / "there" / "m"), "accept") is None, (
+            "a hard link to a file elsewhere is none"
+        )
+    assert Path(file.path).exists()
+    assert RendezvousFile.read(str(path), "accept") is None, "its process was killed: the file is stale"
     with pytest.raises(ConnectError, match=NOBODY):
         wait_for(str(path), "connect", time.monotonic() + 0.1, 0.5)
-    card, _ = own_card(path, "accept")
-    assert json.loads(Path(card.path).read_text()) == {"ranks": 1, "secret": card.secret.hex()}
-    assert os.stat(card.path).st_mode & 0o777 == 0o600, "it is for its user only"
-    assert len(card.secret) == 32
-    assert card.secret.hex()[:16] not in card.path, "its name tells nothing"
-    card.remove()
+    file, _ = own_file(path, "accept")
+    assert json.loads(Path(file.path).read_text()) == {"ranks": 1, "secret": file.secret.hex()}
+    assert os.stat(file.path).st_mode & 0o777 == 0o600, "it is for its user only"
+    assert len(file.secret) == 32
+    assert file.secret.hex()[:16] not in file.path, "the name does not have the secret"
+    file.remove()
     assert not (tmp_path / "m.accept").exists()
 
 
@@ -134,68 +136,68 @@ def test_a_rank_that_ends_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with other_job(path, "connect") as process:
         watch = Watch(wait_for(str(path), "accept", time.monotonic() + SOON, SOON))
-        assert watch.missing() is None
+        assert watch.ended_rank() is None
         watch()
         # Closing any opening of a file lets go of all locks that the process has on it: the other one is taken again.
-        tell(process, "holds[1].close(); holds[0] = Hold(card.path, 0)")
-        assert watch.missing() == 1
-        with pytest.raises(CollectiveError, match=r"^rank 1 of the other side has ended, and the connection is of no"):
+        tell(process, "locks[1].close(); locks[0] = RankLock(own.path, 0)")
+        assert watch.ended_rank() == 1
+        with pytest.raises(CollectiveError, match=r"^remote rank 1 exited$"):
             look_for_four_seconds(watch)
 
 
-def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
+def test_the_port_is_accepted_or_withdrawn_never_both(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    _, hold = own_card(path, "accept")
+    _, lock = own_file(path, "accept")
     with other_job(path, "connect") as process:
         other = wait_for(str(path), "accept", time.monotonic() + SOON, SOON)
         watch = Watch(other)
-        tell(process, "watch = Watch(Card.read(path, 'accept'))")
+        tell(process, "watch = Watch(RendezvousFile.read(path, 'accept'))")
         with pytest.raises(ConnectError, match=LEFT):
-            offer(str(path), hold, other, "port 1", watch, time.monotonic() + 0.2)
-        tell(process, "assert watch.taken(card) is None, 'the port was withdrawn'")
-        hold.close()
-        tell(process, "assert watch.taken(card) is None, 'and whoever withdrew it has gone'; watch.close()")
-        _, hold = own_card(path, "accept")
-        tell(process, "watch = Watch(Card.read(path, 'accept'))")
-        tell(process, "def take_it(): ports.append(take(path, card, watch, time.monotonic() + SOON))")
+            offer_port(str(path), lock, other, "port 1", watch, time.monotonic() + 0.2)
+        tell(process, "assert watch.accept_port(own) is None, 'the port was withdrawn'")
+        lock.close()
+        tell(process, "assert watch.accept_port(own) is None, 'and whoever withdrew it has gone'; watch.close()")
+        _, lock = own_file(path, "accept")
+        tell(process, "watch = Watch(RendezvousFile.read(path, 'accept'))")
+        tell(process, "def take_it(): ports.append(accept_port(path, own, watch, time.monotonic() + SOON))")
         tell(process, "ports = []; taking = threading.Thread(target=take_it); taking.start()")
-        offer(str(path), hold, other, "port 2", watch, time.monotonic() + SOON)
-        assert not hold.withdrawn(), "it was taken"
+        offer_port(str(path), lock, other, "port 2", watch, time.monotonic() + SOON)
+        assert not lock.withdraw_port(), "it was accepted"
         tell(process, "taking.join(); assert ports == ['port 2']")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["m.accept", "m.connect"]
 
 
 def test_a_port_that_never_comes_or_is_for_another(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    own, _ = own_card(path, "connect")
+    own, _ = own_file(path, "connect")
     with other_job(path, "accept") as process:
         watch = Watch(wait_for(str(path), "connect", time.monotonic() + SOON, SOON))
         with pytest.raises(ConnectError, match=LEFT):
-            take(str(path), own, watch, time.monotonic() + 0.1)
-        tell(process, "holds[0].say({'to': bytes(32).hex(), 'port': 'for another'})")
-        assert watch.taken(own) is None
+            accept_port(str(path), own, watch, time.monotonic() + 0.1)
+        tell(process, "locks[0].add_line({'to': bytes(32).hex(), 'port': 'for another'})")
+        assert watch.accept_port(own) is None
     with pytest.raises(ConnectError, match=LEFT):  # its process has ended
-        take(str(path), own, watch, time.monotonic() + 60)
+        accept_port(str(path), own, watch, time.monotonic() + 60)
 
 
-def make_link_to_a_card(place: Path) -> None:
+def make_link_to_a_file(place: Path) -> None:
     other = place.parent / "another"
-    card, hold = own_card(other, place.suffix[1:])
-    HELD.append(hold)  # for it lives as long as this process
-    place.symlink_to(card.path)
+    file, lock = own_file(other, place.suffix[1:])
+    LOCKS.append(lock)  # until this process ends
+    place.symlink_to(file.path)
 
 
 def make_device(place: Path) -> None:
     os.mknod(place, 0o20600, os.makedev(1, 5))  # /dev/zero
 
 
-HELD: list[Hold] = []
+LOCKS: list[RankLock] = []
 
 
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (make_link_to_a_card, "is a symbolic link"),
+        (make_link_to_a_file, "is a symbolic link"),
         (os.mkfifo, "is not a regular file"),
         (os.mkdir, "is not a regular file"),
         pytest.param(make_device, "is not a regular file", marks=AS_ANOTHER_USER),
@@ -208,7 +210,7 @@ def test_what_is_no_file_is_refused_at_once(make: Any, what: str, tmp_path: Path
     with pytest.raises(ConnectError, match=f"{re.escape(str(path))}.accept {what}: remove it"):
         wait_for(str(path), "connect", time.monotonic() + LONG, LONG)
     with pytest.raises(ConnectError, match=f"{re.escape(str(path))}.connect {what}: remove it"):
-        own_card(path, "connect")
+        own_file(path, "connect")
 
 
 CONTENTS = [
@@ -220,17 +222,17 @@ CONTENTS = [
 ]
 
 
-def test_what_stands_in_a_card_is_checked(tmp_path: Path) -> None:
+def test_the_content_of_a_file_is_checked(tmp_path: Path) -> None:
     with other_job(tmp_path / "m", "accept"):
         for content, what in CONTENTS:
             (tmp_path / "m.accept").write_bytes(content)
             with pytest.raises(ConnectError, match=what):
-                Card.read(str(tmp_path / "m"), "accept")
+                RendezvousFile.read(str(tmp_path / "m"), "accept")
 
 
 @contextmanager
 def slow_job(path: Path, before: str) -> Iterator[subprocess.Popen[str]]:
-    """The other job, with some code before it, where a stale card lies."""
+    """The other job, with some code before it, beside a stale file."""
     with other_job(path, "accept"):
         pass
     line, pipe = [sys.executable, "-c", before + OTHER, str(path), "accept"], subprocess.PIPE
@@ -243,8 +245,8 @@ def slow_job(path: Path, before: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.long
-def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
-    """The second comes between the moment when the first sees that a card is stale and the moment when it removes it."""
+def test_two_jobs_that_find_one_stale_file(tmp_path: Path) -> None:
+    """The second comes between the moment when the first sees that a file is stale and the moment when it removes it."""
     path = tmp_path / "m"
     slow = "import os, time; remove = os.unlink; os.unlink = lambda path: (time.sleep(0.5), remove(path))\n"
     with slow_job(path, slow) as first:
@@ -252,24 +254,24 @@ def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
             time.sleep(0.01)
         time.sleep(0.2)
         with pytest.raises(ConnectError, match=OCCUPIED):
-            own_card(path, "accept")
+            own_file(path, "accept")
         assert first.stdout is not None
         assert first.stdout.readline() == "published\n"
-        assert Card.read(str(path), "accept") is not None
+        assert RendezvousFile.read(str(path), "accept") is not None
 
 
-def test_a_card_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
-    """The first has opened a stale card; the second replaces it before the first locks it."""
+def test_a_file_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
+    """The first has opened a stale file; the second replaces it before the first locks it."""
     path = tmp_path / "m"
     with slow_job(path, f"there = {str(tmp_path)!r}\n" + SLOW) as first:
         while not (tmp_path / "opened").exists():
             time.sleep(0.01)
-        card, _hold = own_card(path, "accept")
+        file, _lock = own_file(path, "accept")
         (tmp_path / "go").touch()
         printed, errors = first.communicate(timeout=SOON)
         assert printed == ""
-        assert "another job waits in psr.accept" in errors
-        assert (tmp_path / "m.accept").samefile(card.path)
+        assert "another job already waits in psr.accept" in errors
+        assert (tmp_path / "m.accept").samefile(file.path)
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777, 0o770, 0o707])
@@ -288,11 +290,11 @@ def test_the_files_of_another_user_are_not_taken(tmp_path: Path, monkeypatch: py
     place.write_text("{}")
     monkeypatch.setattr(os, "geteuid", lambda: user + 4321)
     with pytest.raises(ConnectError, match=rf"belongs to user {user}, not to user {user + 4321}: use a directory"):
-        opened(str(place))
+        open_own_file(str(place))
 
 
 @AS_ANOTHER_USER
-def test_a_strangers_card_and_directory_are_refused_at_once(tmp_path: Path) -> None:
+def test_a_strangers_file_and_directory_are_refused_at_once(tmp_path: Path) -> None:
     """Root may read and write them, so nothing but the check is in the way."""
     path = tmp_path / "m"
     with other_job(path, "accept"):
@@ -300,7 +302,7 @@ def test_a_strangers_card_and_directory_are_refused_at_once(tmp_path: Path) -> N
         with pytest.raises(ConnectError, match=f"m.accept belongs to user {STRANGER}, not to user 0"):
             wait_for(str(path), "connect", time.monotonic() + 30, 30)
     with pytest.raises(ConnectError, match=f"m.accept belongs to user {STRANGER}, not to user 0"):
-        own_card(path, "accept")  # a stale one
+        own_file(path, "accept")  # a stale one
     assert (tmp_path / "m.accept").exists()
     os.chown(tmp_path, STRANGER, -1)
     with pytest.raises(ConnectError, match=f"the directory {tmp_path} belongs to user {STRANGER}: use a directory of"):
@@ -311,14 +313,14 @@ def test_a_strangers_card_and_directory_are_refused_at_once(tmp_path: Path) -> N
     ("mpi", "ranks", "says"),
     [("MPICH Version: 5.0", 1, True), ("MPICH Version: 5.0", 2, False), ("Open MPI", 1, False)],
 )
-def test_two_processes_that_mpich_takes_for_one(
+def test_two_processes_that_mpich_cannot_tell_apart(
     mpi: str, ranks: int, says: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "MPI", Mock(Exception=OSError))
     comm = Mock(**{"Get_rank.return_value": 0, "Get_size.return_value": 1, "Accept.side_effect": OSError("no group")})
     with pytest.raises(ConnectError, match=r"^MPI cannot join the jobs.*: no group$") as caught:
         connect._Side(comm, "accept")._in_mpi("port", Mock(about={"mpi": mpi, "ranks": ranks}), Mock())
-    assert ("such as two notebooks, for one: start one of them by `mpiexec -n 1`" in str(caught.value)) == says
+    assert ("such as two notebooks: start one of them by `mpiexec -n 1`" in str(caught.value)) == says
 
 
 @pytest.mark.parametrize("path", PATHS)
