@@ -6,6 +6,7 @@ A plan is made once and used often:
     b = plan(a)
 """
 
+import logging
 from typing import TYPE_CHECKING
 
 from ._lazy import lazily
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from .layout.relabel import RelabelReport, relabel, relabel_report
 
 __version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "ArrayError",

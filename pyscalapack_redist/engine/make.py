@@ -9,6 +9,7 @@ redistributions from and to a grid of one process.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -52,6 +53,9 @@ class Agreed(NamedTuple):
     plan: Redistribution
     gives_array: bool
     dtype: np.dtype[Any] | None
+
+
+LOGGER = logging.getLogger(__name__)
 
 
 def plan(
@@ -199,6 +203,7 @@ def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
     except Exception:
         return None
     plan.planning = {"messages": time.perf_counter() - start}
+    _log(plan)
     return Redistribution(plan)
 
 
@@ -224,7 +229,14 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
         group.make_collectives()
     moments.append(time.perf_counter())
     plan.record_planning_times(moments)
+    _log(plan)
     return Redistribution(plan)
+
+
+def _log(plan: Plan) -> None:
+    """Log a new plan, and why it has its exchange and its order."""
+    if LOGGER.isEnabledFor(logging.DEBUG):
+        LOGGER.debug("planned in %.6f s: %r (%s)", sum(plan.planning.values()), plan, plan.why)
 
 
 def all_known(told: list[tuple[Any, ...]]) -> list[Any]:
@@ -285,11 +297,11 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
         raise
     stages = plan.stages if plan.direct is None else (*plan.stages, plan.direct)
     extents = group.combine([tuple(stage.extents) for stage in stages], largest)
-    travels = group.voting_ring is None and not plan.may_ask_dtypes
+    with_vote = group.voting_ring is None and not plan.may_ask_dtypes
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
         stage.exchange.check(agreed, stage.options.buffers)
-        stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, travels=travels)
+        stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, with_vote=with_vote)
     return plan
 
 
@@ -448,6 +460,7 @@ def _agreed_batch(
     made = made_by_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
     moments.append(time.perf_counter())
     made.record_planning_times(moments)
+    _log(made)
     return Redistribution(made, plans)
 
 

@@ -53,6 +53,7 @@ def load(
     window: Window = None,
     shape: Sequence[int] | None = None,
     through: str = "slabs",
+    progress: bool = False,
 ) -> D: ...
 
 
@@ -69,6 +70,7 @@ def load(
     window: Window = None,
     shape: Sequence[int] | None = None,
     through: str = "slabs",
+    progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None: ...
 
@@ -85,6 +87,7 @@ def load(
     window: Window = None,
     shape: Sequence[int] | None = None,
     through: str = "slabs",
+    progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> Any:
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
@@ -121,6 +124,9 @@ def load(
         With `window`: of the array in a raw file, which does not tell it.
     through : {"slabs"}
         How the file is read: each rank a contiguous part of it, which is then redistributed.
+    progress : bool
+        Report on the communicator's rank 0 how far the call is: by a bar, if rich is installed and standard output is a
+        terminal, else by lines of the logger "pyscalapack_redist", at level INFO.
     comm : MPI.Intracomm, optional
         Communicator that holds the grid, and then all of its ranks take part; needed where `desc` is nine integers, as for
         `redistribute`, or None on some ranks.
@@ -144,7 +150,7 @@ def load(
         if out is not None:
             raise TypeError("load(array, path) reads into the array: give out= with a Descriptor only")
         where: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
-        load(desc.desc, path, desc.local, dtype=dtype, dataset=dataset, through=through, **where)
+        load(desc.desc, path, desc.local, dtype=dtype, dataset=dataset, through=through, progress=progress, **where)
         return desc
     desc = layout_on(desc, comm)
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)
@@ -168,7 +174,7 @@ def load(
         if not np.can_cast(array.dtype, result, "safe"):
             raise FileError(f"{name} has elements of {array.dtype}, which dtype = {result} cannot hold without loss")
         target = on_all(group, lambda: local if local is not None or desc.coords is None else made_for(desc, result))
-        file.read(array, desc, target, result)
+        file.read(array, desc, target, result, progress)
     return target if local is None else out
 
 
@@ -184,6 +190,7 @@ def save(
     shape: Sequence[int] | None = None,
     offset: int | None = None,
     through: str = "slabs",
+    progress: bool = False,
 ) -> None: ...
 
 
@@ -199,6 +206,7 @@ def save(
     shape: Sequence[int] | None = None,
     offset: int | None = None,
     through: str = "slabs",
+    progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None: ...
 
@@ -215,6 +223,7 @@ def save(
     shape: Sequence[int] | None = None,
     offset: int | None = None,
     through: str = "slabs",
+    progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
@@ -253,6 +262,8 @@ def save(
         With `window`: byte of a raw file where the array begins; more may then follow it.
     through : {"slabs"}
         How the file is written, as for `load`.
+    progress : bool
+        As for `load`.
     comm : MPI.Intracomm, optional
         As for `load`.
 
@@ -297,7 +308,7 @@ def save(
                     f"local has dtype {_spelled(dtype)}, but {name} has elements of {_spelled(array.dtype)}: to write into a "
                     "window pass local.astype of that dtype"
                 )
-            file.write(array, desc, local)
+            file.write(array, desc, local, progress)
         return
     new = FileArray(dtype, desc.shape, order or "C", 0)
 
@@ -305,7 +316,7 @@ def save(
         file = _array_file(group, temporary, name, dataset)
         array = file.create(target, new)
         with one_file(group, temporary, file.callers, writes=True, elsewhere=("size",)):  # its name is random
-            file.write(array, desc, local)
+            file.write(array, desc, local, progress)
 
     replace_file(group, name, write)
 

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import math
 import os
 import stat
 from abc import ABC, abstractmethod
@@ -31,6 +32,7 @@ from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_header
+from .progress_bar import Advance, progress_bar
 
 T = TypeVar("T")
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
@@ -248,30 +250,42 @@ class ArrayFile(ABC):
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         """Write this rank's part of a slab, which is contiguous in the array's order. Not collective."""
 
-    def read(self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
-        """Read an array into `out`, this rank's local array, of `dtype`. Collective."""
+    def read(
+        self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
+    ) -> None:
+        """Read an array into `out`, this rank's local array, of `dtype`. The first rank reports the progress. Collective."""
 
         def read_part(slab: Slab) -> NDArray[Any] | None:
             return None if slab.layout.coords is None else self.read_part(file, array, slab, dtype)
 
-        with self.opened("r") as file:
+        with self.opened("r") as file, self._progress("load", array, desc, progress) as advance:
             for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
                 part = on_all(self.group, functools.partial(read_part, slab))
                 # On the whole communicator, here and below: not every slab has a part for every rank.
                 plan(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
+                advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 
-    def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
-        """Write this rank's local array into the file, which is there, and see it on the disk. Collective."""
+    def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
+        """Write this rank's local array into the file, which is there, and see it on the disk. Collective.
+
+        The first rank reports the progress.
+        """
 
         def write_part(slab: Slab, part: NDArray[Any]) -> None:
             if part.size:
                 self.write_part(file, array, slab, part)
 
-        with self.opened("r+") as file:
+        with self.opened("r+") as file, self._progress("save", array, desc, progress) as advance:
             for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
                 part = slab.layout.empty(array.dtype, order=array.order)
                 plan(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
                 on_all(self.group, functools.partial(write_part, slab, part))
+                advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
+
+    def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
+        """The progress of a call, on the first rank if it asks for that."""
+        total = math.prod(desc.shape) * array.dtype.itemsize
+        return progress_bar(f"{call} {self.name}", total, bool(shown) and self.group.rank == 0)
 
 
 # -- .npy and raw files, by MPI-IO

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..engine.report import counted as counted  # for the commands
+from ..files.progress_bar import on_terminal as on_terminal
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -64,20 +64,6 @@ def log_ticks(axis: Axis, words: Callable[[float], str]) -> None:
 
 
 # -- where text goes: colours and progress only for a person at a terminal
-
-
-def on_terminal() -> bool:
-    """Whether standard output is seen by a person. Not collective.
-
-    Open MPI gives ranks a terminal of its own whatever happens to their output, so what starts this process (mpiexec)
-    must write to one as well.
-    """
-    if not sys.stdout.isatty():
-        return False
-    try:
-        return os.readlink(f"/proc/{os.getppid()}/fd/1").startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
-    except OSError:
-        return True
 
 
 def console(quiet: bool = False) -> Console:

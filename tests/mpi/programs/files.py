@@ -7,13 +7,16 @@ slabs of all sizes, of arrays of one to five dimensions in layouts of any kind.
 from __future__ import annotations
 
 import importlib.util
+import io
 import itertools
+import logging
 import os
 import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from layouts import descriptor, placed
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 from oracle import random_axes, random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import slabs
+from pyscalapack_redist.files import progress_bar, slabs
 
 Whole = NDArray[Any]
 
@@ -222,6 +225,42 @@ def with_distributed_arrays(folder: Path) -> None:
     assert gathered is None or np.array_equal(gathered, whole[1:11, :5])
 
 
+def progress(folder: Path) -> None:
+    """Rank 0 reports how far a call is, by lines of a log or by a bar; the others say nothing. A log has the plans."""
+    desc, path = psr.Descriptor((40, 30), 3, psr.ProcessGrid((1, SIZE), WORLD)), folder / "progress.npy"
+    local = desc.from_function(lambda i, j: i + 0.5 * j)
+    logger, stream = logging.getLogger("pyscalapack_redist"), io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    with mock.patch.object(slabs, "SLAB_BYTES", 1000), mock.patch.object(progress_bar, "LOG_SECONDS", 0):
+        psr.save(desc, local, path, progress=True)
+        assert np.array_equal(psr.load(desc, path, progress=True), local)
+        lines = stream.getvalue().splitlines()
+        psr.load(desc, path)
+        assert stream.getvalue().splitlines() == lines
+        for call in ("save", "load"):
+            own = [line for line in lines if line.startswith(f"{call} {path}: ")]
+            assert (len(own) > 1) == (RANK == 0), lines
+            assert not own or own[-1].endswith(": 9600 of 9600 bytes (100 %)")
+        terminal = io.StringIO()
+        with (
+            mock.patch.object(sys, "stdout", terminal),
+            mock.patch.object(progress_bar, "on_terminal", return_value=True),
+        ):
+            psr.DistributedArray(desc, local).save(path, progress=True)
+        if RANK == 0 and importlib.util.find_spec("rich") is not None:
+            assert f"save {path}" in terminal.getvalue().replace("\n", "")
+            assert stream.getvalue().splitlines() == lines
+        with mock.patch.object(progress_bar, "_log_lines", side_effect=OSError("no terminal")):
+            psr.save(desc, local, path, progress=True)
+    logger.setLevel(logging.DEBUG)
+    psr.redistribute(desc, psr.Descriptor((40, 30), 7, desc.grid))
+    assert "planned in " in stream.getvalue()
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+
+
 def main() -> None:
     folder, cases, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
@@ -237,6 +276,7 @@ def main() -> None:
     far_in_a_file(reordered, folder)
     what_lies_between_fields(folder)
     with_distributed_arrays(folder)
+    progress(folder)
     reordered.Free()
     left = [name for name in os.listdir(folder) if name.endswith(".part")]
     assert not left, left
