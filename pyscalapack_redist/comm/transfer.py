@@ -94,7 +94,7 @@ class Payload(Protocol):
     def make_statements(self) -> Sequence[Statement]:
         """List the values behind the vote's digests, for the error text where they differ."""
 
-    def send_ahead(self) -> None:
+    def send_early(self) -> None:
         """Send what may go before the vote is counted."""
 
     def may_receive(self) -> bool:
@@ -127,7 +127,7 @@ class Payload(Protocol):
     def adopt_outcome(self, outcome: Outcome) -> bool:
         """Adopt the agreement; True if messages packed before the vote must be packed again."""
 
-    def take_back(self) -> Sequence[int]:
+    def withdraw(self) -> Sequence[int]:
         """Cancel after a failed vote; return the ranks to which something was sent."""
 
     def is_sent(self) -> bool:
@@ -202,7 +202,7 @@ class Transfer:
             if voting is None and payload.series is None:
                 self._voting = group.cast_vote(payload.make_vote(group.failure_code(payload.error)), payload.vote_rows)
             if voting is None:
-                payload.send_ahead()
+                payload.send_early()
         except BaseException as caught:  # other ranks depend on it
             self._abort(caught)
             raise
@@ -295,7 +295,7 @@ class Transfer:
     def _refuse(self, statements: Callable[[], Sequence[Statement]]) -> None:
         """Start to report this rank's error or statements."""
         payload = self._payload
-        self._refusal = self._group.start_refusal(self._ticket, payload.error, statements, tuple(payload.take_back()))
+        self._refusal = self._group.start_refusal(self._ticket, payload.error, statements, tuple(payload.withdraw()))
 
     def _advance_refusing(self, block: bool) -> bool:
         """Learn the reason, and wait until MPI no longer reads staging buffers."""
@@ -416,7 +416,7 @@ class Transfer:
             self.state = State.VOTING
             polls = 0
             try:
-                payload.send_ahead()
+                payload.send_early()
                 while not voting.test():
                     polls = self._idle(polls)
                     held.deliver_interrupts()
@@ -440,7 +440,7 @@ class Transfer:
         with hold_interrupts() as held:
             self._voting, self.state = None, State.MOVING
             try:
-                payload.send_ahead()
+                payload.send_early()
                 payload.start(0)
                 while not payload.advance(False):
                     polls += 1

@@ -108,7 +108,7 @@ def log_steps_pay(options: Options, links: Links) -> str | None:
 
     Equal on all ranks: the extents are the largest of all ranks.
     """
-    if not Bruck.pays(options._replace(item=ELEMENT), links):
+    if not Bruck.is_faster(options._replace(item=ELEMENT), links):
         return None
     most = options.extents.messages
     return f"bruck: starting {most} messages of a rank takes longer than sending their bytes through other ranks"

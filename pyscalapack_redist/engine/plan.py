@@ -208,22 +208,22 @@ class Plan:
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
         if same_dtype and (a._storage, b._storage) == (pair.desc_a._storage, pair.desc_b._storage):
             return self
-        other = self._copy()
-        other.pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
-        return other
+        copy = self._copy()
+        copy.pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
+        return copy
 
     def with_terms(self) -> Plan:
         """Return a copy that its first use binds."""
-        other = self._copy()
-        other.terms = Terms()
-        return other
+        copy = self._copy()
+        copy.terms = Terms()
+        return copy
 
     def _copy(self) -> Plan:
         """Return a copy with an empty cache."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.cache, other.call = {}, None
-        return other
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.cache, copy.call = {}, None
+        return copy
 
     def known_dtypes(self, operands: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """Return the dtypes of all pairs; None if ranks must exchange them first."""
@@ -266,7 +266,7 @@ class Plan:
         self, operands: Operands, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None
     ) -> Binding:
         """Return the cached or a new binding for arrays of this kind; `by` replaces the stages' own exchanges."""
-        blends = [(k, way, blend.key) for k, some in enumerate(kind.blends) for way, blend in some.items() if blend]
+        blends = [(k, op, blend.key) for k, by_op in enumerate(kind.blends) for op, blend in by_op.items() if blend]
         key = kind.strides, kind.items, tuple(blends), kind.unchanged, order, item, by
         binding = self._bindings.get(key)
         if binding is None:
@@ -290,7 +290,7 @@ class Plan:
         if not item or len(self.stages) > 1 or group is None or group.voting_ring is not None:
             return None
         exchange = stage.bind(operands.kind, order, item, Nonblocking)
-        return exchange if exchange.goes_ahead else None
+        return exchange if exchange.sends_early else None
 
     def bind_terms(self, operands: Operands, order: int, item: int) -> None:
         """Bind the terms of a plan with agree="first" to its first use."""
@@ -379,16 +379,16 @@ def cached_entry(plan: Plan, operands: Operands) -> CacheEntry | None:
 def key_of(operands: Operands) -> Key | None:
     """Return the cache's key for these arrays; None if the factors of a batch differ."""
     alpha, beta, _ = operands.factors[0]
-    alike = len(operands.factors) == 1 or all(other[:2] == (alpha, beta) for other in operands.factors)
-    return (alpha, beta) if alike else None
+    are_equal = len(operands.factors) == 1 or all(factors[:2] == (alpha, beta) for factors in operands.factors)
+    return (alpha, beta) if are_equal else None
 
 
-def factors_of(both: Factors, move: Move) -> Factors:
+def factors_of(factors: Factors, move: Move) -> Factors:
     """Return the factors of one move of a pair: alpha and beta apply in the pair's last move."""
     conjugate = conjugates(move.op)
     if not move.last:
         return Factors(1, 0, conjugate)
-    return both if both.conjugate == conjugate else both._replace(conjugate=conjugate)
+    return factors if factors.conjugate == conjugate else factors._replace(conjugate=conjugate)
 
 
 def bind_stages(
@@ -412,10 +412,10 @@ def bind_stages(
     exchanges = tuple([stage.bind(kind, order, item, by) for stage in stages])
     private = 0
     for exchange in exchanges:
-        if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in kind.blends):
-            ways = [key[0] for some in kind.blends for key, blend in some.items() if blend]
+        if exchange.buffers.name == "datatypes" and any(any(by_op.values()) for by_op in kind.blends):
+            ops = [op for by_op in kind.blends for (op, _), blend in by_op.items() if blend]
             raise ScheduleError(
-                f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
+                f"{factors[0]}, op = {ops[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
                 "use buffers='packed'"
             )
         needed = exchange.staging_bytes

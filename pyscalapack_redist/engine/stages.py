@@ -168,14 +168,14 @@ class Stage:
     def extents(self) -> Extents:
         """This rank's extents."""
         node = None if self._group is None else self._group.node
-        every = [Extents.of(move.messages.sends, move.messages.receives, node) for move in self.moves]
-        if len(every) == 1:
-            return every[0]
+        by_move = [Extents.of(move.messages.sends, move.messages.receives, node) for move in self.moves]
+        if len(by_move) == 1:
+            return by_move[0]
         return Extents(  # one message for each peer
             messages=max(len({m.peer for move in self.moves for m in move.messages[k]}) for k in range(2)),
-            elements=sum(extents.elements for extents in every),
+            elements=sum(extents.elements for extents in by_move),
             unbalanced=1,
-            between=sum(extents.between for extents in every),
+            between=sum(extents.between for extents in by_move),
         )
 
     def bind(self, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None) -> Exchange:
@@ -214,15 +214,15 @@ class Stage:
         move = _MoveBinding.of(self.moves[0], self.places[0], kind, order)
         sends, receives, _ = self.moves[0].messages
 
-        def pairs(some: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
+        def pairs(messages: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
             boxes: dict[int, Box | Boxes] = {}
-            for message in in_order(some):
+            for message in in_order(messages):
                 boxes.setdefault(message.peer, message.box)
             return [(peer, Bundle(move.parts(box, dense), dense)) for peer, box in boxes.items()]
 
         copied = [part for message in move.move.copies(kind) for part in move.parts(message.box, "")]
         outgoing, incoming = pairs(sends, "target"), pairs(receives, "source")
-        return Shared.straight(outgoing, incoming, Bundle(copied, ""), item, self.options.memory_limit, node)
+        return Shared.make_traffic(outgoing, incoming, Bundle(copied, ""), item, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
         """Return a function that gives a message's key in the schedule, from the number of its move and the message."""
@@ -308,8 +308,8 @@ class _Binder:
             return byte_messages
         contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}
         keys: dict[int, tuple[int, ...]] = {}
-        for k, some in enumerate(by_move):
-            for message in some:
+        for k, messages in enumerate(by_move):
+            for message in messages:
                 contents.setdefault(message.peer, {}).setdefault((k, id(message.box)), (k, message.box))
                 keys.setdefault(message.peer, key(k, message))
         for peer, boxes in contents.items():

@@ -24,8 +24,8 @@ from ..comm.vote import Outcome, RingVoting, Rows, Statement, Vote, describe_dis
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
-from ..exchanges.pipeline import InSeries, Nonblocking
-from ..exchanges.shared import Shared, Together
+from ..exchanges.pipeline import Nonblocking, SeriesMessages
+from ..exchanges.shared import RingAndMPI, Shared
 from .local_arrays import BY_COLUMNS, BY_ROWS, dtype_digest
 from .operands import finished, lists, operands_of, to_wrap, wrapped
 from .plan import Binding, CacheEntry, Operands, Plan, cached_entry, factors_key, factors_of, key_of
@@ -124,7 +124,7 @@ class Use:
                 plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
             deliver_interrupts()
             if self.binding is not None and operands.item:
-                self._rows = self.progress.with_vote()
+                self._rows = self.progress.pack_for_vote()
         except BaseException as caught:
             self.error = caught
 
@@ -151,7 +151,7 @@ class Use:
         self._staging = self._group.staging.take(binding.private_bytes) if staging is None else staging
         run = self._run()
         if begin is None and self.series is not None:
-            begin = functools.partial(InSeries, self.series)
+            begin = functools.partial(SeriesMessages, self.series)
         self.progress = self.exchange.begin(run) if begin is None else begin(self.exchange, run)
 
     @property
@@ -205,14 +205,14 @@ class Use:
         """Data that travel with the vote."""
         return None if self.error is not None else self._rows
 
-    def send_ahead(self) -> None:
+    def send_early(self) -> None:
         """Send what may go before the vote is counted."""
         if self.binding is not None and self.error is None:
-            self.progress.ahead()
+            self.progress.send_early()
 
     def may_receive(self) -> bool:
         """Whether this call of a series can receive: the earlier ones have received all, or one has failed."""
-        assert isinstance(self.progress, InSeries)
+        assert isinstance(self.progress, SeriesMessages)
         return self.progress.has_turn or self.find_failure() is not None
 
     def find_failure(self) -> BaseException | None:
@@ -276,9 +276,9 @@ class Use:
         cache_call(plan, operands, self.binding, outcome)
         return outcome.packed is not None and (outcome.packed != order or "packed" in outcome.disputed)
 
-    def take_back(self) -> Sequence[int]:
+    def withdraw(self) -> Sequence[int]:
         """Cancel after a failed vote; return the ranks to which something was sent."""
-        return () if self.binding is None else self.progress.take_back()
+        return () if self.binding is None else self.progress.withdraw()
 
     def is_sent(self) -> bool:
         """Whether MPI has completed all sends."""
@@ -384,7 +384,7 @@ class CachedUse(Use):
         if self.series is None:
             run.tag = ticket + DATA
         self.progress.renew()
-        self._rows = None if self.series is not None else self.progress.with_vote()
+        self._rows = None if self.series is not None else self.progress.pack_for_vote()
         return True
 
     def become_ordinary(self) -> None:
@@ -488,7 +488,7 @@ def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
             else:
                 voting = group.adopt(RingVoting(call.traffic.ring, call.vote, posted=True))
             call.hand_over()
-            use.bind(entry.binding(plan), begin=functools.partial(Together, begun=traffic))
+            use.bind(entry.binding(plan), begin=functools.partial(RingAndMPI, begun=traffic))
         except BaseException as caught:  # other ranks rely on the call that has begun
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append(call)

@@ -65,11 +65,11 @@ def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str
     if exchange == "auto":
         return
     chosen = exchange_class(exchange)
-    if buffers not in chosen.understands and chosen is Shared:
+    if buffers not in chosen.supported_buffers and chosen is Shared:
         raise ScheduleError(
             f"exchange = 'shared' moves bytes without MPI, so buffers = {buffers!r} is not possible: use buffers='packed'"
         )
-    if buffers not in chosen.understands:
+    if buffers not in chosen.supported_buffers:
         raise ScheduleError(
             f"exchange = {exchange!r} takes one datatype for all processes, so buffers = {buffers!r} is not possible: use "
             "exchange='alltoallw', which takes one for each"

@@ -15,15 +15,15 @@ from ..comm.links import Links
 from ..comm.mpi import MPI
 from ..comm.series import HEADER
 from ..comm.vote import LONGEST, LogSteps, Rows, work_of
-from .exchange import Exchange, InRounds, Options, Progress, Round
-from .message import Datatypes, Piece, Run, Slot, Specification, memory_at, slots
+from .exchange import Exchange, Options, Progress, Round, RoundExchange
+from .message import Datatypes, Piece, Run, Slot, Specification, cut_slots, memory_at
 
 NOTHING = np.zeros(2, np.uint8)  # Open MPI takes equal addresses of what is sent and received for MPI_IN_PLACE
 Counts = tuple[tuple[list[int], list[int]], list["MPI.Datatype"]]
 Side = tuple[Any, tuple[list[int], list[int]], list["MPI.Datatype"]]
 
 
-class Ready(InRounds):
+class Ready(RoundExchange):
     """All receives, a barrier, and ready-mode sends (Walker & Otto, section 2.2.1, on Fig 5).
 
     A send in ready mode need not ask whether a receive is posted for it. Where staging memory does not hold all messages they
@@ -62,7 +62,7 @@ class _ReadyRounds(Progress):
             return
         run = self.run
         self._sends, self._receives = following
-        self._slots = slots(run.staging, [piece.nbytes for piece in (*self._receives, *self._sends)])
+        self._slots = cut_slots(run.staging, [piece.nbytes for piece in (*self._receives, *self._sends)])
         self._requests = [
             self.channel.receive(self.buffers.incoming(run, piece, slot), piece.message.peer, run.tag)
             for piece, slot in zip(self._receives, self._slots, strict=False)
@@ -106,7 +106,7 @@ class _ReadyRounds(Progress):
         return self.copy_all()
 
 
-class Alltoallv(InRounds):
+class Alltoallv(RoundExchange):
     """MPI_Ialltoallv of packed bytes: one of MPI's collectives with which Walker & Otto compare (section 3.3).
 
     The pieces of a round stand one behind another in staging memory, in as many rounds as the memory limit takes. MPI decides
@@ -115,11 +115,11 @@ class Alltoallv(InRounds):
 
     name: ClassVar[str] = "alltoallv"
     scheduled: ClassVar[bool] = False
-    understands: ClassVar[tuple[str, ...]] = ("packed",)
+    supported_buffers: ClassVar[tuple[str, ...]] = ("packed",)
 
     def begin(self, run: Run) -> Progress:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
-        return _OneRound(self, run)
+        return _CollectiveRounds(self, run)
 
     def call(self, comm: MPI.Intracomm, sent: Side, received: Side) -> MPI.Request:
         """One round. Collective over the group."""
@@ -134,7 +134,7 @@ class Alltoallw(Alltoallv):
     """
 
     name: ClassVar[str] = "alltoallw"
-    understands: ClassVar[tuple[str, ...]] = ("packed", "datatypes")
+    supported_buffers: ClassVar[tuple[str, ...]] = ("packed", "datatypes")
 
     def call(self, comm: MPI.Intracomm, sent: Side, received: Side) -> MPI.Request:
         """One round. Collective over the group."""
@@ -150,7 +150,7 @@ class _Prepared(NamedTuple):
     received: Counts
 
 
-class _OneRound(Progress):
+class _CollectiveRounds(Progress):
     def __init__(self, exchange: Alltoallv, run: Run) -> None:
         super().__init__(exchange, run)
         self._comm, self._call = run.comm, exchange.call
@@ -169,7 +169,7 @@ class _OneRound(Progress):
         self._next()
 
     def _prepare(self, sends: list[Piece], receives: list[Piece]) -> _Prepared:
-        places = slots(self.run.staging, [piece.nbytes for piece in (*receives, *sends)])
+        places = cut_slots(self.run.staging, [piece.nbytes for piece in (*receives, *sends)])
         into = list(zip(receives, places, strict=False))
         out = list(zip(sends, places[len(receives) :], strict=True))
         return _Prepared(out, into, self._side(False, out), self._side(True, into))
@@ -222,7 +222,7 @@ PEER_SECONDS = 1.5e-4
 MOST_BLOCKS = 64 * 1024  # bytes of all blocks that a rank sends, beyond which they go as messages of their own
 
 
-class Bruck(InRounds):
+class Bruck(RoundExchange):
     """All to all in log2 P steps (Bruck et al., 1997), with the vote where the messages are small.
 
     Messages travel through other ranks (`LogSteps` in `comm/vote.py`): each rank sends log2 P messages in place of one for each
@@ -238,10 +238,10 @@ class Bruck(InRounds):
     scheduled: ClassVar[bool] = False
     collective: ClassVar[bool] = False
     in_turn: ClassVar[bool] = False
-    understands: ClassVar[tuple[str, ...]] = ("packed",)
+    supported_buffers: ClassVar[tuple[str, ...]] = ("packed",)
 
     @staticmethod
-    def pays(options: Options, links: Links) -> bool:
+    def is_faster(options: Options, links: Links) -> bool:
         """Whether it is faster than a message for each peer, beside the vote. Not collective: the same on all ranks."""
         extents, work = options.extents, work_of(options.ranks, options.radix)
         message = extents.elements * options.item
@@ -266,10 +266,10 @@ class Bruck(InRounds):
         return -(-length * options.item // 8) * 8 + HEADER
 
     @functools.cached_property
-    def travels_with_vote(self) -> bool:
+    def goes_with_vote(self) -> bool:
         """Whether all goes with the vote. Equal on all ranks."""
         return (
-            self.options.travels
+            self.options.with_vote
             and len(self.rounds) == 1
             and work_of(self.options.ranks, self.options.radix).longest * self.block <= LONGEST
         )
@@ -279,7 +279,7 @@ class Bruck(InRounds):
         """All blocks of the ranks of a node, those that stay there included, and the steps of all rounds after the vote."""
         options, ranks_here = self.options, 1 if self.node is None else self.node.size
         work, rounds = work_of(options.ranks, options.radix), len(self.rounds)
-        return rounds * ranks_here * work.blocks * self.block, 0 if self.travels_with_vote else rounds * work.steps
+        return rounds * ranks_here * work.blocks * self.block, 0 if self.goes_with_vote else rounds * work.steps
 
     @property
     def staging_bytes(self) -> int:
@@ -293,16 +293,16 @@ class Bruck(InRounds):
 
     def begin(self, run: Run) -> Progress:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
-        return Blocks(self, run)
+        return BruckRounds(self, run)
 
 
 def _blocks_held(options: Options) -> int:
-    """Blocks in the memory of a rank: one for each, and those of all messages that it sends and receives."""
+    """BruckRounds in the memory of a rank: one for each, and those of all messages that it sends and receives."""
     work = work_of(options.ranks, options.radix)
     return options.ranks + work.blocks + work.messages * work.longest
 
 
-class Blocks(Progress):
+class BruckRounds(Progress):
     """Rounds of blocks, or all blocks at once."""
 
     def __init__(self, exchange: Bruck, run: Run) -> None:
@@ -316,10 +316,10 @@ class Blocks(Progress):
         self._exchange, self._rows = exchange, staging[: size * block].reshape(size, block)
         self._address = address_of(staging)
         self._steps: LogSteps | None = None
-        if not exchange.travels_with_vote:
+        if not exchange.goes_with_vote:
             self._steps = LogSteps(self.channel, options.radix, 0, work_of(size, options.radix).longest * block)
 
-    def with_vote(self) -> Rows | None:
+    def pack_for_vote(self) -> Rows | None:
         """Pack all, where it goes with the vote. Not collective."""
         return None if self._steps is not None else self._pack(self._exchange.rounds[0][0])
 
@@ -332,7 +332,7 @@ class Blocks(Progress):
             lengths[row] = HEADER + piece.nbytes
             self._rows[row, 0] = self._exchange.options.order
             piece.message.bundle.move(self.run.origins, self._at(row), piece.first, piece.last)
-        self.run.note("packed", start)
+        self.run.add_time("packed", start)
         return Rows(self._rows, lengths)
 
     def _at(self, row: int) -> int:
@@ -346,18 +346,18 @@ class Blocks(Progress):
             row = (channel.rank - piece.message.peer) % channel.size
             packed = self._rows[row, 0]
             if packed != order:
-                other = self.run.turned()
+                other = self.run.other_order()
                 if not isinstance(other, Bruck) or packed != other.options.order:
                     raise RuntimeError(f"order {packed} of a message from rank {piece.message.peer} of the group")
                 piece = other.rounds[number][1][k]
             piece.message.bundle.move(self.run.origins, self._at(row), piece.first, piece.last)
-        self.run.note("unpacked", start)
+        self.run.add_time("unpacked", start)
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Unpack what came with the vote, or start the first round. Not collective."""
         assert isinstance(exchange, Bruck)
-        if exchange.travels_with_vote:
-            if self._exchange.travels_with_vote:  # else this rank knew no dtype when it voted, and has no elements
+        if exchange.goes_with_vote:
+            if self._exchange.goes_with_vote:  # else this rank knew no dtype when it voted, and has no elements
                 self._unpack(0, self._exchange.rounds[0][1])
             return
         if self._steps is None or self._exchange.block != exchange.block:

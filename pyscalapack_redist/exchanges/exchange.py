@@ -65,7 +65,7 @@ def stores_for(arriving: Iterable[Bundle], copies: Bundle, ranks: int) -> Stores
 _prepared = False
 
 
-def wanted() -> int:
+def read_thread_count() -> int:
     """Threads that share a rank's large moves: PYSCALAPACK_REDIST_THREADS, 1 where it is not set. Not collective.
 
     Raises
@@ -99,7 +99,7 @@ def prepare() -> None:
     """
     global _prepared
     if not _prepared:
-        use(wanted())
+        use(read_thread_count())
         _prepared = True
 
 
@@ -190,7 +190,7 @@ class Options(NamedTuple):
         Ranks of the group.
     radix : int
         Of votes by messages, and of what goes like them (`LogSteps`).
-    travels : bool
+    with_vote : bool
         Whether messages may travel with the vote: it goes by messages too, and whoever has any knows the dtype by then.
     """
 
@@ -202,12 +202,12 @@ class Options(NamedTuple):
     cutting: Cutting = Cutting()
     ranks: int = 1
     radix: int = 2
-    travels: bool = False
+    with_vote: bool = False
 
     def of(self, item: int, order: int) -> Options:
         """The same for elements of that size in that order. Not collective."""
-        limit, buffers, extents, _, _, cutting, ranks, radix, travels = self
-        return Options(limit, buffers, extents, item, order, cutting, ranks, radix, travels)
+        limit, buffers, extents, _, _, cutting, ranks, radix, with_vote = self
+        return Options(limit, buffers, extents, item, order, cutting, ranks, radix, with_vote)
 
 
 class Exchange(ABC):
@@ -234,7 +234,7 @@ class Exchange(ABC):
         Whether it makes collective calls, on `Run.collectives`, in which all ranks take part.
     in_turn : bool
         Whether its runs come one after another.
-    understands : tuple of str
+    supported_buffers : tuple of str
         The buffers that it can use.
     """
 
@@ -243,7 +243,7 @@ class Exchange(ABC):
     scheduled: ClassVar[bool] = True
     collective: ClassVar[bool] = False
     in_turn: ClassVar[bool] = False
-    understands: ClassVar[tuple[str, ...]] = tuple(BUFFERS)
+    supported_buffers: ClassVar[tuple[str, ...]] = tuple(BUFFERS)
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class Exchange(ABC):
         return self.options.extents.between * self.options.item, 1
 
     @property
-    def goes_ahead(self) -> bool:
+    def sends_early(self) -> bool:
         """Whether a run sends before the vote is known (`Progress.ahead`). Not collective."""
         return False
 
@@ -324,14 +324,14 @@ class Progress(ABC):
         """Be as before the first use, for the run as it is now; the one before is complete. Not collective."""
         self._copied = 0
 
-    def with_vote(self) -> Rows | None:
-        """Pack what travels with the vote: blocks for all ranks, if any. Not collective."""
+    def pack_for_vote(self) -> Rows | None:
+        """Pack what with_vote with the vote: blocks for all ranks, if any. Not collective."""
         return None
 
-    def ahead(self) -> None:  # noqa: B027 (few do)
+    def send_early(self) -> None:  # noqa: B027 (few do)
         """Send what may go before the vote is known. Not collective."""
 
-    def take_back(self) -> tuple[int, ...]:
+    def withdraw(self) -> tuple[int, ...]:
         """The vote was not good: the ranks to which something has been sent. Not collective."""
         return ()
 
@@ -372,14 +372,14 @@ class Progress(ABC):
         last = self._copies.end_of_piece(self._copied, most)
         self._copies.move(self.run.origins, 0, self._copied, last)
         self._copied = last
-        self.run.note("copied", start)
+        self.run.add_time("copied", start)
         return True
 
 
 Round = tuple[list[Piece], list[Piece]]
 
 
-class InRounds(Exchange):
+class RoundExchange(Exchange):
     """Pieces to send and to receive, round after round.
 
     All processes make the same number of rounds, as collective calls need. In each round every message gives a piece of one

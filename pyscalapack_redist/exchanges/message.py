@@ -31,7 +31,7 @@ class Run:
 
     `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `addresses` are
     those of A and B, where there is one pair of arrays; `spent` is to have the seconds "packed", "copied" and "unpacked", if
-    anybody wants to know; `turned` gives the same exchange for elements in the other order.
+    anybody wants to know; `other_order` gives the same exchange for elements in the other order.
     """
 
     channel: Channel
@@ -41,7 +41,7 @@ class Run:
     addresses: tuple[int, int]
     staging: np.ndarray
     spent: dict[str, float] | None
-    turned: Callable[[], Any]
+    other_order: Callable[[], Any]
 
     @property
     def comm(self) -> MPI.Intracomm:
@@ -52,7 +52,7 @@ class Run:
             )
         return self.collectives
 
-    def note(self, part: str, start: float) -> None:
+    def add_time(self, part: str, start: float) -> None:
         """Add the time since `start` to a part, where somebody asked for it. Not collective."""
         if self.spent is not None:
             self.spent[part] += time.perf_counter() - start
@@ -150,7 +150,7 @@ class Piece(NamedTuple):
     number: int
 
 
-def pieces_of(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
+def cut_pieces(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
     """Messages, in their order, cut between elements into pieces of at most `most` bytes (but at least an element)."""
     made = []
     for message in messages:
@@ -179,7 +179,7 @@ def box_type(box: Box, target: bool, strides: Sequence[int], item: int, order: S
     order : sequence of int
         Dimensions from the fastest running to the slowest.
     """
-    steps = _Steps()
+    steps = _TypeBuilder()
     try:
         made = steps.element(item)
         for k in order:
@@ -189,7 +189,7 @@ def box_type(box: Box, target: bool, strides: Sequence[int], item: int, order: S
         steps.free()
 
 
-class _Steps:
+class _TypeBuilder:
     """The types from an element to a box, each made of those before; they may be freed once the last is made."""
 
     def __init__(self) -> None:
@@ -277,7 +277,7 @@ class Slot(NamedTuple):
     address: int
 
 
-def slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
+def cut_slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
     """Staging memory cut into slots of the given sizes in bytes."""
     memory, at = memoryview(staging), 0  # type: ignore[arg-type]
     base = address_of(staging)
@@ -326,14 +326,14 @@ class Packed(Buffers):
 
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
         """Pieces of at most `most` bytes (but at least an element), and the bytes of the largest. Not collective."""
-        pieces = pieces_of(messages, most)
+        pieces = cut_pieces(messages, most)
         return pieces, max((piece.nbytes for piece in pieces), default=0)
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
         """Gather a piece out of the local A. Not collective."""
         began = time.perf_counter()
         piece.message.bundle.move(run.origins, slot.address, piece.first, piece.last)
-        run.note("packed", began)
+        run.add_time("packed", began)
         return slot.memory, piece.nbytes, self.byte
 
     def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
@@ -344,7 +344,7 @@ class Packed(Buffers):
         """Scatter a piece into the local B. Not collective."""
         began = time.perf_counter()
         piece.message.bundle.move(run.origins, slot.address, piece.first, piece.last)
-        run.note("unpacked", began)
+        run.add_time("unpacked", began)
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:
         """That of the first slot. Not collective."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..comm.series import HEADER, Series, culprit_of
 from .exchange import Exchange, Options, Progress
-from .message import ByteMessage, Packed, Piece, Run, slots
+from .message import ByteMessage, Packed, Piece, Run, cut_slots
 
 SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 RECEIVE, SEND = 0, 1  # places of the two requests of a step, in `Synchronized`
@@ -73,7 +73,7 @@ class Nonblocking(Exchange):
     synchronous: ClassVar[bool] = False
 
     @functools.cached_property
-    def goes_ahead(self) -> bool:
+    def sends_early(self) -> bool:
         """Whether messages go at once; the same on all ranks. Not collective."""
         extents, limit = self.options.extents, min(SMALL, self.options.memory_limit)
         most = 2 * extents.messages * (extents.elements * self.options.item + HEADER)
@@ -106,13 +106,13 @@ class Nonblocking(Exchange):
         return min(cls.posted_receives, room), min(cls.sizes(options)[1], room)
 
     @classmethod
-    def for_a_peer(cls, options: Options) -> int | None:
+    def pieces_per_peer(cls, options: Options) -> int | None:
         """Pieces for a peer under way at most; None where message comes after message. Not collective."""
         return None
 
     def _direction(self, messages: Sequence[ByteMessage], side: int) -> Direction:
         options = self.options
-        each, largest = self.for_a_peer(options), 0
+        each, largest = self.pieces_per_peer(options), 0
         sequences: dict[int | None, list[Piece]] = {}
         for message in messages:
             pieces, nbytes = self.buffers.cut([message], self.piece_bytes(options, message.size))
@@ -124,13 +124,13 @@ class Nonblocking(Exchange):
     @functools.cached_property
     def staging_bytes(self) -> int:
         """Staging memory of one run. Not collective."""
-        if self.goes_ahead:
+        if self.sends_early:
             return sum(message.size + HEADER for message in (*self.sends, *self.receives))
         return sum(direction.slots * direction.nbytes for direction in self.directions)
 
     def begin(self, run: Run) -> Progress:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
-        return AtOnce(self, run) if self.goes_ahead else _Pipeline(self, run)
+        return SmallMessages(self, run) if self.sends_early else _Pipeline(self, run)
 
 
 class Windowed(Nonblocking):
@@ -167,7 +167,7 @@ class Windowed(Nonblocking):
         return (sends if options.cutting.spread else receives), sends
 
     @classmethod
-    def for_a_peer(cls, options: Options) -> int | None:
+    def pieces_per_peer(cls, options: Options) -> int | None:
         """Few enough for all messages of the rank that has most to be under way at once. Not collective."""
         if not options.cutting.spread:
             return None
@@ -179,7 +179,7 @@ class _Pipeline(Progress):
         super().__init__(exchange, run)
         incoming, outgoing = exchange.directions
         self._receiving = incoming.slots
-        self._slots = slots(run.staging, [incoming.nbytes] * incoming.slots + [outgoing.nbytes] * outgoing.slots)
+        self._slots = cut_slots(run.staging, [incoming.nbytes] * incoming.slots + [outgoing.nbytes] * outgoing.slots)
         self._requests: list[Any] = [run.channel.nothing] * len(self._slots)
         self._send = run.channel.send_synchronously if exchange.synchronous else run.channel.send
         self._pieces: dict[int, Piece] = {}  # under way, by slot
@@ -225,7 +225,7 @@ class _Pipeline(Progress):
         return self.copy_all()
 
 
-class AtOnce(Progress):
+class SmallMessages(Progress):
     """Few small messages, all at once, beside the vote.
 
     They are sent before it is known and received into staging memory after it. Each says in which order its elements are, for
@@ -235,7 +235,7 @@ class AtOnce(Progress):
     def __init__(self, exchange: Nonblocking, run: Run) -> None:
         super().__init__(exchange, run)
         self._exchange = exchange
-        made = slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
+        made = cut_slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
         self._out, self._in = made[: len(exchange.sends)], made[len(exchange.sends) :]
         for slot in self._out:
             slot.memory[:HEADER] = exchange.options.order.to_bytes(HEADER, "little")
@@ -247,14 +247,14 @@ class AtOnce(Progress):
         self._left = -1
         self._copied = 0
 
-    def ahead(self) -> None:
+    def send_early(self) -> None:
         """Pack and send all. Not collective."""
         send, run = self.channel.send, self.run
         for message, slot in zip(self._exchange.sends, self._out, strict=True):
             message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
             self._requests.append(send(slot.memory, message.peer, run.tag))
 
-    def take_back(self) -> tuple[int, ...]:
+    def withdraw(self) -> tuple[int, ...]:
         """The vote was not good: the ranks to which something has been sent. Not collective."""
         return tuple(message.peer for message in self._exchange.sends) if self._requests else ()
 
@@ -266,7 +266,7 @@ class AtOnce(Progress):
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Receive all; and send, if that was not done before. Not collective."""
         if not self._requests:
-            self.ahead()
+            self.send_early()
         for message, slot in zip(self._exchange.receives, self._in, strict=True):
             self._requests.append(self.channel.receive(slot.memory, message.peer, self.run.tag))
         self._left = len(self._requests)
@@ -290,17 +290,17 @@ class AtOnce(Progress):
         exchange, slot, run = self._exchange, self._in[number], self.run
         message = exchange.receives[number]
         if slot.memory[0] != exchange.options.order:
-            message = run.turned().receives[number]
+            message = run.other_order().receives[number]
         message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
 
 
-class InSeries(Progress):
-    """Calls of a series, one after another: as `AtOnce`, by requests that are made once."""
+class SeriesMessages(Progress):
+    """Calls of a series, one after another: as `SmallMessages`, by requests that are made once."""
 
     def __init__(self, series: Series, exchange: Exchange, run: Run) -> None:
         super().__init__(exchange, run)
         self._series, self._exchange, self._number = series, exchange, 0
-        made = slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
+        made = cut_slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
         out, self._in = made[: len(exchange.sends)], made[len(exchange.sends) :]
         for slot in out:
             slot.memory[:HEADER] = exchange.options.order.to_bytes(HEADER, "little")
@@ -321,7 +321,7 @@ class InSeries(Progress):
         """As before the first use, for the run as it is now. Not collective."""
         self._copied, self._has_come = 0, False
 
-    def ahead(self) -> None:
+    def send_early(self) -> None:
         """Pack and send all. Not collective."""
         self._number, origins = self._series.begin(), self.run.origins
         for message, place in zip(self._exchange.sends, self._places, strict=False):
@@ -403,7 +403,7 @@ class SendReceive(Exchange):
 class _LockStep(Progress):
     def __init__(self, exchange: SendReceive, run: Run) -> None:
         super().__init__(exchange, run)
-        self._out, self._in = slots(run.staging, exchange.steps[1:])
+        self._out, self._in = cut_slots(run.staging, exchange.steps[1:])
         self._requests: list[Any] = []
         self._received: Piece | None = None
         self._more = False
@@ -447,7 +447,7 @@ class _LockStep(Progress):
 Key = TypeVar("Key", int, tuple[int, ...])
 
 
-def awaited(sends: Sequence[Key], receives: Sequence[Key], unbalanced: bool) -> list[int]:
+def count_awaited(sends: Sequence[Key], receives: Sequence[Key], unbalanced: bool) -> list[int]:
     """Messages that a process receives before it sends each of its own. Not collective.
 
     Where all processes send as many messages as they receive, as in Walker & Otto's paper, a process has received i before it
@@ -497,13 +497,13 @@ class Synchronized(Exchange):
 
     def begin(self, run: Run) -> Progress:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
-        return _Steps(self, run)
+        return _SynchronizedSteps(self, run)
 
 
-class _Steps(Progress):
+class _SynchronizedSteps(Progress):
     def __init__(self, exchange: Synchronized, run: Run) -> None:
         super().__init__(exchange, run)
-        self._out, self._in = slots(run.staging, exchange.pieces[2:])
+        self._out, self._in = cut_slots(run.staging, exchange.pieces[2:])
         self._received = 0  # messages, of any process
         self._coming: list[Piece] = []  # at most one
         self._requests: list[Any] = [run.channel.nothing, run.channel.nothing]
@@ -516,7 +516,7 @@ class _Steps(Progress):
         self._copies, self._received = exchange.copies, 0
         self._sends = sends[::-1]
         sent, received = ([message.key for message in some] for some in (exchange.sends, exchange.receives))
-        counts = awaited(sent, received, bool(exchange.options.extents.unbalanced))
+        counts = count_awaited(sent, received, bool(exchange.options.extents.unbalanced))
         self._awaited = dict(zip(map(id, exchange.sends), counts, strict=True))
         self._from: dict[int, deque[Piece]] = {}
         for piece in receives:

@@ -37,7 +37,7 @@ class Shared(Exchange):
 
     name: ClassVar[str] = "shared"
     in_turn: ClassVar[bool] = True
-    understands: ClassVar[tuple[str, ...]] = ("packed",)
+    supported_buffers: ClassVar[tuple[str, ...]] = ("packed",)
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Shared(Exchange):
         sent, received = _parted(self.sends, here), _parted(self.receives, here)
         self._here, self._away = (sent[0], received[0]), (sent[1], received[1])
         by_mpi = any(self._away)
-        self.by_mpi = by_mpi or self.ring is None  # whether anything of this rank goes through MPI
+        self.by_mpi = by_mpi or self.ring is None  # whether this rank uses MPI
         self._limit = options.memory_limit // 2 if by_mpi else options.memory_limit
         self._least = _least(self._here[0])
 
@@ -69,9 +69,9 @@ class Shared(Exchange):
         return Windowed(sends, receives, copies, options, self.node)
 
     @property
-    def goes_ahead(self) -> bool:
+    def sends_early(self) -> bool:
         """Whether messages between nodes go before the vote is known. Not collective."""
-        return self.by_mpi and self.between.goes_ahead
+        return self.by_mpi and self.between.sends_early
 
     @property
     def staging_bytes(self) -> int:
@@ -95,7 +95,7 @@ class Shared(Exchange):
         return _traffic(self.ring, self._here[0], self._here[1], self.copies, limit)
 
     @classmethod
-    def straight(
+    def make_traffic(
         cls, sends: Pairs, receives: Pairs, copies: Bundle, item: int, limit: int, node: Node
     ) -> Traffic | None:
         """All of a run, where it goes through the ring: what `compiled` gives, before there is an exchange. Not collective.
@@ -121,9 +121,9 @@ class Shared(Exchange):
         """What goes through the ring, if that is all that goes anywhere. Not collective."""
         return self.traffic if self.node is not None and self.node.whole else None
 
-    def begin(self, run: Run) -> Together:
+    def begin(self, run: Run) -> RingAndMPI:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
-        return Together(self, run)
+        return RingAndMPI(self, run)
 
 
 def _parted(
@@ -165,7 +165,7 @@ def _traffic(ring: Ring, sends: Pairs, receives: Pairs, copies: Bundle, limit: i
     )
 
 
-class Together(Progress):
+class RingAndMPI(Progress):
     """A run through the ring and by MPI at once."""
 
     def __init__(self, exchange: Shared, run: Run, begun: Traffic | None = None) -> None:
@@ -174,20 +174,20 @@ class Together(Progress):
         self._begun = begun  # a compiled call has packed for it already
         self._between = None
         if exchange.by_mpi:
-            between = dataclasses.replace(run, turned=lambda: cast(Shared, run.turned()).between)
+            between = dataclasses.replace(run, other_order=lambda: cast(Shared, run.other_order()).between)
             self._between = exchange.between.begin(between)
 
-    def ahead(self) -> None:
+    def send_early(self) -> None:
         """Send what may go before the vote is known. Not collective."""
         if self._between is not None:
-            self._between.ahead()
+            self._between.send_early()
 
-    def take_back(self) -> tuple[int, ...]:
+    def withdraw(self) -> tuple[int, ...]:
         """The vote was not good: the ranks to which something has been sent. Not collective."""
         if self._begun is not None:
             self._begun.take_back_all()
             self._begun = None
-        return () if self._between is None else self._between.take_back()
+        return () if self._between is None else self._between.withdraw()
 
     def is_sent(self) -> bool:
         """Whether MPI has done with what was sent before the vote, which was not good. Not collective."""
@@ -199,7 +199,7 @@ class Together(Progress):
         self._traffic = exchange.traffic
         if self._traffic is not None:
             if mark or self._begun not in (None, self._traffic):
-                self.take_back()
+                self.withdraw()
             if self._begun is None:
                 self._traffic.begin(self.run.origins, mark, self.run.spent is not None)
         if self._between is not None:

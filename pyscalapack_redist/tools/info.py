@@ -21,7 +21,7 @@ from ..blacs import library as kernels
 from ..blacs.library import file_of
 from ..comm.node import usable_cores
 from ..errors import LibraryError, RedistributionError
-from ..exchanges.exchange import VARIABLE, wanted
+from ..exchanges.exchange import VARIABLE, read_thread_count
 
 EXTRA = "pip install rich matplotlib"
 SHARED_BYTES = 4096
@@ -192,7 +192,7 @@ def _cores() -> str:
 def _threads() -> str:
     """How many threads share a rank's large moves."""
     try:
-        threads, usable = wanted(), len(usable_cores())
+        threads, usable = read_thread_count(), len(usable_cores())
     except RedistributionError as error:
         return f"not usable: {error}"
     text = f"threads of a rank's large moves: {threads}"

@@ -165,7 +165,7 @@ def test_what_is_said_to_suffice_suffices(item: int) -> None:
     least = shared(1).staging_bytes
     exchange = shared(least)
     assert exchange.by_mpi
-    assert not exchange.goes_ahead
+    assert not exchange.sends_early
     assert exchange.staging_bytes <= least
     assert exchange.traffic is not None
     assert 2 * item <= exchange.traffic.bytes_used <= least - exchange.private_bytes

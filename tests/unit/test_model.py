@@ -95,7 +95,7 @@ def test_few_messages_where_they_are_quick_and_few_steps_where_they_are_slow() -
 def test_messages_go_through_others_where_their_start_costs_more_than_their_bytes() -> None:
     def pays(messages: int, elements: int, rate: float, radix: int = 2, ranks: int = 16) -> bool:
         extents = Extents(messages, elements)
-        return Bruck.pays(Options(2**26, extents=extents, item=8, ranks=ranks, radix=radix), links(1e-5, rate))
+        return Bruck.is_faster(Options(2**26, extents=extents, item=8, ranks=ranks, radix=radix), links(1e-5, rate))
 
     assert pays(15, 10, 1e9)
     assert not pays(15, 10, 5e5)  # 3.1 kB in place of 1.2 take 3.7 ms more, the starts of 15 messages 2.3

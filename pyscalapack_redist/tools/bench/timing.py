@@ -36,7 +36,7 @@ from ...comm.mpi import MPI
 from ...comm.progress import wait_until
 from ...engine.pictures import between_ranks
 from ...errors import LibraryError, RedistributionError
-from ...exchanges.exchange import wanted
+from ...exchanges.exchange import read_thread_count
 from ..cases import Case
 from ..info import mpi_path, mpi_version
 from .methods import Method, Prepared
@@ -214,7 +214,7 @@ def environment(comm: MPI.Intracomm, nodes: list[int], time: str, plans: str) ->
         "processor": processor(),
         "cores": os.cpu_count() or 1,
         "ranks": comm.Get_size(),
-        "threads": wanted(),
+        "threads": read_thread_count(),
         "hosts": len(set(comm.allgather(platform.node()))),
         "node_of_rank": nodes,
         "flag_round_trip_ns": flag_round_trip_ns(comm, nodes),

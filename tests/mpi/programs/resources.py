@@ -25,7 +25,7 @@ from pyscalapack_redist.exchanges import message as buffers
 from pyscalapack_redist.exchanges.message import box_type
 
 KINDS: list[dict[str, Any]] = [
-    {"exchange": x, "buffers": b} for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].understands
+    {"exchange": x, "buffers": b} for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].supported_buffers
 ]
 OTHERS: list[dict[str, Any]] = [{"schedule": "stepwise"}, {"via": "lcm"}, {"uplo": "U", "fill": "zero"}]
 MADE: list[MPI.Datatype] = []
