@@ -92,7 +92,7 @@ def messages_of(
     reads = choose_replicas(a, b)
     messages = RankMessages([], [], [])
     pairs: dict[tuple[int, int], int] = {}
-    here = {} if single else {place: len(a.local_shapes) + j for j, place in enumerate(b.own_places)}
+    own_targets = {} if single else {place: len(a.local_shapes) + j for j, place in enumerate(b.own_places)}
 
     def add(
         sending: bool, rank: int, before: Coords, after: Coords, first: Coords, dims: Any, box: Box | Boxes
@@ -106,8 +106,8 @@ def messages_of(
         if not single:  # the order numbers processes
             ends = (me, rank) if sending else (rank, me)
             before, after = (a.ranks.index(ends[0]),), (b.ranks.index(ends[1]),)
-        some = messages.sends if sending else messages.receives
-        some += messages_between(order, before, after, number[rank], first, box, parts)
+        side = messages.sends if sending else messages.receives
+        side += messages_between(order, before, after, number[rank], first, box, parts)
 
     for sending in (True, False):
         own, other, kind = (a, b, "packed") if sending else (b, a, "unpacked")
@@ -115,27 +115,27 @@ def messages_of(
         along: dict[tuple[int, int], list[Shared]] = {}
         by_rank: dict[int, list[_PlacePair]] = {}
         for k, place in enumerate(own.own_places):
-            for there, first, dims in _shared_with(own, other, place, sending, reads, None if single else along):
-                rank = int(places[there])
+            for remote, first, dims in _shared_with(own, other, place, sending, reads, None if single else along):
+                rank = int(places[remote])
                 if rank == me and not sending:
                     continue
                 box = box_of(dims, kind if rank != me else "copied", part, own, place)
                 if not box.size:
                     continue
-                before, after = (place, there) if sending else (there, place)
+                before, after = (place, remote) if sending else (remote, place)
                 if single:
                     add(sending, rank, before, after, first, dims, box)
                     continue
-                pair = (k, here[there] if rank == me else NONE) if sending else (NONE, len(a.local_shapes) + k)
-                piece = _PlacePair(rank, before, after, first, dims, box, pairs.setdefault(pair, len(pairs)))
-                by_rank.setdefault(rank, []).append(piece)
-        for pieces in by_rank.values():
-            pieces.sort(key=lambda piece: (piece.a, piece.b))
-            boxes = tuple((piece.arrays, piece.box) for piece in pieces)
-            add(sending, *pieces[0][:5], Boxes(boxes, sum(piece.box.size for piece in pieces)))
-    for some in messages:
-        if len(some) > 1:
-            some.sort(key=_key_of)
+                pair = (k, own_targets[remote] if rank == me else NONE) if sending else (NONE, len(a.local_shapes) + k)
+                place_pair = _PlacePair(rank, before, after, first, dims, box, pairs.setdefault(pair, len(pairs)))
+                by_rank.setdefault(rank, []).append(place_pair)
+        for place_pairs in by_rank.values():
+            place_pairs.sort(key=lambda pair: (pair.a, pair.b))
+            boxes = tuple((pair.arrays, pair.box) for pair in place_pairs)
+            add(sending, *place_pairs[0][:5], Boxes(boxes, sum(pair.box.size for pair in place_pairs)))
+    for side in messages:
+        if len(side) > 1:
+            side.sort(key=_key_of)
     return messages, tuple(pairs)
 
 
@@ -163,7 +163,7 @@ def _shared_with(
     if reads is None:
         return shared
     chosen = reads.served_by(place) if sending else reads.read_by(place)
-    return [(there, first, dims) for remote, first, dims in shared for there in chosen.get(remote, ())]
+    return [(peer_place, first, dims) for remote, first, dims in shared for peer_place in chosen.get(remote, ())]
 
 
 _key_of = operator.attrgetter("key")
@@ -208,12 +208,12 @@ def messages_between(
         return [Message(peer, box, shares[0].key, 0, box.size)]
     if parts is not None and shares[0].slots:
         boxes = [(share.key, parts.box(share.slots)) for share in shares]
-        return [Message(peer, some, key, 0, some.size) for key, some in boxes if some.size]
+        return [Message(peer, step_box, key, 0, step_box.size) for key, step_box in boxes if step_box.size]
     messages = []
-    weight, done, begin = sum(share.weight for share in shares), 0, 0
+    total, weight, begin = sum(share.weight for share in shares), 0, 0
     for share in sorted(shares):
-        done += share.weight
-        end = box.size * done // weight
+        weight += share.weight
+        end = box.size * weight // total
         if end > begin:
             messages.append(Message(peer, box, share.key, begin, end))
         begin = end

@@ -405,7 +405,7 @@ def _bytes(plan: Redistribution, a: Any, b: Any) -> tuple[int, int]:
     )
     sent = copied = 0
     for move in plan.inside.moves:
-        arrays = [some[move.pair] for some in (before, after)]
+        arrays = [before[move.pair], after[move.pair]]
         item = next(filter(None, map(_item, arrays)), 0) or np.dtype(plan.inside.pairs[move.pair].dtype).itemsize
         sent += sum(message.size for message in move.messages[0]) * item
         copied += sum(message.size for message in move.messages[2]) * item

@@ -306,7 +306,11 @@ def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
     """Combine the figures of ranks: each of `COLUMNS` has an entry for each rank, in elements of `item` bytes."""
     sends, receives, sent, received, copied = columns
     loads = np.maximum(sent, received)
-    numbers = [int(sends.sum()), int(receives.sum()), *(item * sum(some.tolist()) for some in (sent, received, copied))]
+    numbers = [
+        int(sends.sum()),
+        int(receives.sum()),
+        *(item * sum(sizes.tolist()) for sizes in (sent, received, copied)),
+    ]
     return {
         **dict(zip(COLUMNS, numbers, strict=True)),
         "most_messages": int(np.maximum(sends, receives).max(initial=0)),
@@ -333,7 +337,7 @@ def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> list[Report]:
         return []
     alone = [Stage([move], stage.exchange, stage.options, plan.group) for move in stage.moves]
     names = ("the trapezoid", "its mirror image")
-    return [_report(plan, [each], items, name=name) for each, name in zip(alone, names, strict=True)]
+    return [_report(plan, [part], items, name=name) for part, name in zip(alone, names, strict=True)]
 
 
 def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: Any) -> Report:
@@ -387,8 +391,8 @@ def _on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Se
         columns.append([*numbers, *sizes])
         keys.append(None if several else len({m.key for side in sides[:2] for m, _ in side}))
         if group is not None:
-            here = group.node.size if group.node is not None else 1
-            seconds.append(predicted_seconds(sum(sizes), exchange.between_nodes, group.links, group.size, here))
+            node_ranks = group.node.size if group.node is not None else 1
+            seconds.append(predicted_seconds(sum(sizes), exchange.between_nodes, group.links, group.size, node_ranks))
     return replace(
         report,
         steps=_sum(keys),

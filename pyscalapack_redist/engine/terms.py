@@ -53,7 +53,7 @@ class Terms:
 
     def begin_series(self, group: Group, exchange: Exchange) -> None:
         """Begin a series without votes, with the messages of this exchange."""
-        sends, receives = ([message.peer for message in some] for some in (exchange.sends, exchange.receives))
+        sends, receives = ([message.peer for message in messages] for messages in (exchange.sends, exchange.receives))
         self.series = group.new_series(sends, receives)
 
     def check(self, factors: Factors) -> None:

@@ -194,7 +194,7 @@ def in_other_calls(pair: ProcessGrid, path: Path) -> None:
     if inside:
         assert psr.relabel(np.asarray(desc), rows(), comm=WORLD) == psr.relabel(desc, rows())
     else:
-        with pytest.raises(DescriptorError, match=r"desc_a has CTXT = -1 .* the Descriptor that Descriptor.from_array"):
+        with pytest.raises(DescriptorError, match=r"desc_a has CTXT = -1, .* the Descriptor that Descriptor.from_array"):
             psr.relabel(OUTSIDE[0], desc, comm=WORLD)
 
 
