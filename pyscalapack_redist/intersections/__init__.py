@@ -1,7 +1,7 @@
-"""Which elements a process of one block-cyclic axis shares with each process of another.
+"""Intersections: the elements that a process of one block-cyclic axis shares with each process of another.
 
-All algorithms answer the same question, in the same form; they differ in how much they look at. Plans are made by the
-compiled form of `aspen`, or by families of its runs; the others are what it is measured against. See docs/intersections.md.
+All algorithms give the same runs; they differ in the number of blocks that they compare. Plans use the compiled form of
+`aspen`, or families of its runs; the other algorithms are for comparison. See docs/intersections.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The algorithms that find the index runs that two block-cyclic axes share: classical, falls, scan and aspen.
+"""Algorithms for the index runs that two block-cyclic axes share: classical, falls, scan and aspen.
 
-Each has a loop in Python and the same loop compiled, and all give one answer: the runs of a period, and how often it
-repeats.
+Each has a loop in Python and a compiled loop. All give the same result: the runs of one period, and the number of periods.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ COMPILED, PYTHON = FORMS
 
 
 def period(a: BlockCyclic, b: BlockCyclic) -> int:
-    """Elements after which both axes repeat: lcm(a.stride, b.stride). Not collective."""
+    """Elements after which both axes repeat: lcm(a.stride, b.stride)."""
     return math.lcm(a.stride, b.stride)
 
 
@@ -38,17 +37,17 @@ class Intersections:
     Attributes
     ----------
     remote, start_a, start_b, length : ndarray of int64
-        For each run of one period: the process of b, where the run starts in a's and in b's local array, elements.
+        For each run of one period: the process of b, the start in a's and in b's local array, and the number of elements.
     period_a, period_b : int
-        Elements by which the runs move in a's and in b's local array from one period to the next.
+        Offset from one period to the next in a's and in b's local array.
     repeats : int
-        Number of periods, the last of which may be cut short by the end of the array.
+        Number of periods; the end of the array may cut the last one.
     size : int
-        Elements that the process holds in all.
+        Number of elements of the process.
     comparisons : int
-        Operations as the ASPEN paper counts them (Eqs 1, 2 and 4), for this process and this dimension: blocks compared
-        by `classical` and `falls` (there at least one for each own block and other process), steps of the walks of
-        `scan`, runs cut by `aspen`.
+        Operations as the ASPEN paper counts them (Eqs 1, 2 and 4), for this process and this dimension: blocks compared by
+        `classical` and `falls` (by `falls` at least one for each own block and other process), steps of `scan`, runs of
+        `aspen`.
     """
 
     remote: NDArray[np.int64]
@@ -74,18 +73,18 @@ class Intersections:
 class Intervals(NamedTuple):
     """Intervals start + j * stride <= i < start + j * stride + block, 0 <= j < number, cut to 0 <= i < window.
 
-    They are the blocks that one process holds within the first elements of an axis: every algorithm here walks over them.
+    These are the blocks of one process among the first elements of an axis; every algorithm loops over them.
 
     Attributes
     ----------
     start : int
         First element of the first block; negative where the axis begins inside that block.
     local : int
-        Where that element lies in the local array.
+        Local index of that element.
     number, block, stride : int
-        How many blocks there are, elements in one, and elements from one to the next.
+        Number of blocks, elements in a block, and elements from one block to the next.
     window : int
-        Elements of the axis that are looked at.
+        Number of elements of the axis that are used.
     """
 
     start: int
@@ -96,7 +95,7 @@ class Intervals(NamedTuple):
     window: int
 
     def cut(self) -> Iterator[tuple[int, int, int]]:
-        """Begin and end of each interval, and the distance from an element of it to its place in the local array."""
+        """Begin and end of each interval, and the difference between local and global indices in it."""
         start, shift = self.start, self.local - self.start
         for _ in range(self.number):
             end = start + self.block
@@ -106,7 +105,7 @@ class Intervals(NamedTuple):
 
 
 def intervals_of(axis: BlockCyclic, p: int, window: int) -> Intervals:
-    """The blocks of process `p` of an axis among its first `window` elements. Not collective."""
+    """The blocks of process `p` of an axis among its first `window` elements."""
     block, processes, offset = axis.block, axis.processes, axis.offset
     stride = block * processes
     first = offset // block
@@ -118,19 +117,19 @@ def intervals_of(axis: BlockCyclic, p: int, window: int) -> Intervals:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One way to find the runs.
+    """An algorithm for the runs.
 
     Attributes
     ----------
     name : str
-        Also that of the compiled loop.
+        Name, also of the compiled loop.
     loop : callable
-        From two axes, a process of the first and the elements to look at: the runs (remote process, local start in a
-        and in b, length) in the order in which they are found, and the number of comparisons.
+        Takes two axes, a process of the first, and the number of elements to use. Returns the runs (remote process, local start
+        in a and in b, length), and the number of comparisons.
     periodic : bool
-        Whether it looks at one period only, not at the whole array.
+        Whether one period is enough; otherwise the loop goes over the whole array.
     ascending : bool
-        Whether it finds the runs in ascending order of the global index.
+        Whether the runs are in ascending order of the global index.
     """
 
     name: str
@@ -139,23 +138,23 @@ class Algorithm:
     ascending: bool = False
 
     def window(self, a: BlockCyclic, b: BlockCyclic) -> int:
-        """Elements that are looked at. Not collective."""
+        """Number of elements to use."""
         return min(a.n, period(a, b)) if self.periodic else a.n
 
     def find(self, a: BlockCyclic, b: BlockCyclic, p: int, form: str = COMPILED) -> Intersections:
-        """The runs of process `p` of `a`, by the loop in the given form. Not collective."""
+        """The runs of process `p` of `a`, by the compiled loop or the one in Python."""
         size, n = a.local_size(p), a.n
         length = period(a, b) if self.periodic else n or 1
         window = length if length < n else n
         if form == COMPILED:
             columns, comparisons = runs(self.name, window, numbers(a), numbers(b), p)
         else:
-            found, comparisons = self.loop(a, b, p, window)
-            columns = np.array(found, dtype=np.int64).reshape(-1, 4).T.copy()
+            rows, comparisons = self.loop(a, b, p, window)
+            columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()
         if not self.ascending:
             columns = columns.take(np.argsort(columns[1]), axis=1)
         remote, start_a, start_b, lengths = columns
-        step = length if length < LARGEST else LARGEST  # a longer one is longer than the array, and not repeated
+        step = length if length < LARGEST else LARGEST  # a longer period is longer than the array, and does not repeat
         return Intersections(
             remote,
             start_a,
@@ -170,48 +169,48 @@ class Algorithm:
 
 
 def numbers(axis: BlockCyclic) -> tuple[int, int, int, int]:
-    """What the compiled loops must know of an axis. Not collective."""
+    """The numbers of an axis that the compiled loops take."""
     return axis.block, axis.processes, axis.source, axis.offset
 
 
 def aspen(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and their number. Not collective.
+    """Runs of process `p` of `a` among the first `window` elements, and their number.
 
-    It walks a process's own blocks once, cutting each at the other axis's boundaries (ASPEN, Algorithm 4, Eq 4). The owner
-    of a block's first element follows by division, the owners of the rest by counting on, so neither the other processes
-    nor their blocks are looked at. The printed loop bound max(N, S / S_local) must be the smaller of the two;
-    docs/intersections.md lists what else is amiss.
+    The algorithm goes over the process's own blocks once, and cuts each at the other axis's boundaries (ASPEN, Algorithm 4,
+    Eq 4). The owner of a block's first element follows by division, the next owners by counting, so it does not visit the other
+    processes or their blocks. The loop bound in print, max(N, S / S_local), must be the smaller of the two;
+    docs/intersections.md lists further errata.
     """
-    found: list[Run] = []
+    shared: list[Run] = []
     block, processes, source, offset = b.block, b.processes, b.source, b.offset
     for begin, end, shift in intervals_of(a, p, window).cut():
         number, within = divmod(begin + offset, block)
-        turn, remote = number // processes, (number + source) % processes
+        round_, remote = number // processes, (number + source) % processes
         last = number % processes
         while begin < end:
             right = begin + block - within
             if right > end:
                 right = end
-            found.append((remote, begin + shift, turn * block + within, right - begin))
+            shared.append((remote, begin + shift, round_ * block + within, right - begin))
             begin, within = right, 0
             last, remote = last + 1, remote + 1
             if remote == processes:
                 remote = 0
             if last == processes:
-                last, turn = 0, turn + 1
-    return found, len(found)
+                last, round_ = 0, round_ + 1
+    return shared, len(shared)
 
 
 ASPEN = Algorithm("aspen", aspen, ascending=True)
 
 
 def classical(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and the blocks compared. Not collective.
+    """Runs of process `p` of `a` among the first `window` elements, and the blocks compared.
 
-    Every own block is compared with every block of every other process (ASPEN, Algorithm 2, Eq 1), in the whole array: it
-    knows nothing of periods.
+    The algorithm compares every own block with every block of every other process (ASPEN, Algorithm 2, Eq 1), in the whole
+    array, without periods.
     """
-    found: list[Run] = []
+    shared: list[Run] = []
     comparisons = 0
     own = list(intervals_of(a, p, window).cut())
     for remote in range(b.processes):
@@ -222,23 +221,23 @@ def classical(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list
                 left = begin if begin > other_begin else other_begin
                 right = end if end < other_end else other_end
                 if left < right:
-                    found.append((remote, left + shift, left + other_shift, right - left))
-    return found, comparisons
+                    shared.append((remote, left + shift, left + other_shift, right - left))
+    return shared, comparisons
 
 
 CLASSICAL = Algorithm("classical", classical, periodic=False)
 
 
 def falls(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and the comparisons. Not collective.
+    """Runs of process `p` of `a` among the first `window` elements, and the comparisons.
 
-    In one period, for each own block and each other process only the blocks that can meet are compared (ASPEN, Algorithm 3,
-    Eq 2). The printed loop bound max(N, S / S_local) must be the smaller of the two, and the bounds of the inner loop count
-    blocks from 0 and exclude the last; docs/intersections.md lists what else is amiss.
+    In one period, for each own block and each other process, the algorithm compares only blocks that can overlap (ASPEN,
+    Algorithm 3, Eq 2). The loop bound in print, max(N, S / S_local), must be the smaller of the two, and the bounds of the
+    inner loop count blocks from 0 and exclude the last; docs/intersections.md lists further errata.
 
-    A comparison is one of two blocks; where no block of a process can meet an own one, finding that out is one.
+    A comparison is of two blocks; it also counts as one if no block of a process can overlap an own block.
     """
-    found: list[Run] = []
+    shared: list[Run] = []
     comparisons = 0
     own = list(intervals_of(a, p, window).cut())
     for remote in range(b.processes):
@@ -258,22 +257,22 @@ def falls(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run
                 left = begin if begin > other else other
                 right = end if end < other + block else other + block
                 if left < right:
-                    found.append((remote, left + shift, left + to_local + k * to_next, right - left))
-    return found, comparisons
+                    shared.append((remote, left + shift, left + to_local + k * to_next, right - left))
+    return shared, comparisons
 
 
 FALLS = Algorithm("falls", falls)
 
 
 def scan(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and the steps of the walks. Not collective.
+    """Runs of process `p` of `a` among the first `window` elements, and the steps of the walks.
 
-    ScaLAPACK's redistribution does this for each pair of processes: it walks both lists of intervals side by side
-    (`scan_intervals` in the library's REDIST/SRC/pgemraux.c, after Prylli and Tourancheau, Fast runtime block cyclic data
-    redistribution on multiprocessors, J. Parallel Distrib. Comput. 45, 1997). The library walks the whole array, and does
-    so again for each process of the other grid; here it is one period.
+    ScaLAPACK's redistribution merges both lists of intervals for each pair of processes (`scan_intervals` in the library's
+    REDIST/SRC/pgemraux.c, after Prylli and Tourancheau, Fast runtime block cyclic data redistribution on multiprocessors, J.
+    Parallel Distrib. Comput. 45, 1997). The library goes over the whole array for each process of the other grid; this function
+    uses one period.
     """
-    found: list[Run] = []
+    shared: list[Run] = []
     comparisons = 0
     own = list(intervals_of(a, p, window).cut())
     for remote in range(b.processes):
@@ -286,10 +285,10 @@ def scan(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run]
             left = begin if begin > other_begin else other_begin
             right = end if end < other_end else other_end
             if left < right:
-                found.append((remote, left + shift, left + other_shift, right - left))
+                shared.append((remote, left + shift, left + other_shift, right - left))
             j += end <= other_end
             k += other_end <= end
-    return found, comparisons
+    return shared, comparisons
 
 
 SCAN = Algorithm("scan", scan)
@@ -300,29 +299,29 @@ ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (
 
 
 def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int, *, form: str = "compiled") -> Intersections:
-    """All that process coordinate `p` of axis `a` shares with every coordinate of axis `b`. Not collective.
+    """The index runs that process `p` of axis `a` shares with every process of axis `b`. Not collective.
 
     Parameters
     ----------
     algorithm : {"classical", "falls", "scan", "aspen"}
-        How the runs are found: Algorithms 2 and 3 of the ASPEN paper, what ScaLAPACK does, and Algorithm 4.
+        The algorithm: Algorithms 2 and 3 of the ASPEN paper, ScaLAPACK's, and Algorithm 4.
     a, b : BlockCyclic
         Two distributions of the same number of elements.
     p : int
         Process coordinate along `a`, 0 <= p < a.processes.
     form : {"compiled", "python"}
-        The loop in compiled code, or the same in Python.
+        The compiled loop, or the loop in Python.
 
     Returns
     -------
     Intersections
-        The same runs from every algorithm, in ascending order of the global index. The classical one does not know of
-        periods: it lists the runs of the whole array, as one period.
+        The runs in ascending order of the global index, equal for every algorithm. `classical` has the runs of the whole array
+        as one period.
 
     Raises
     ------
     ScheduleError
-        The algorithm or the form is unknown; lists those that there are, the nearest first.
+        The algorithm or the form is unknown; the text lists the known ones.
     DescriptorError
         The axes differ in their number of elements.
     IndexError
@@ -335,8 +334,8 @@ def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int, *, form: str = 
     for name, axis in (("a", a), ("b", b)):
         if not isinstance(axis, BlockCyclic):
             raise DescriptorError(
-                f"{name} = {axis!r}: the algorithms are for two block-cyclic axes; schedules.between(a, b) tells what the "
-                "processes of any two share, and redistribute moves it"
+                f"{name} = {axis!r}: the algorithms are for two block-cyclic axes; for other axes use schedules.between(a, b), "
+                "which has the lengths of messages, or redistribute"
             )
     if a.n != b.n:
         raise DescriptorError(

@@ -1,4 +1,4 @@
-"""The index runs that one process shares with each process of another axis, of blocks of any sizes: plans are made of them."""
+"""The index runs that one process shares with each process of another axis, for blocks of any sizes; plans consist of them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Ints = NDArray[np.int64]
 
 
 class Families(NamedTuple):
-    """Families of equal runs at equal distances, sorted by process, and then ascending.
+    """Families of equal runs at equal distances, sorted by process, then by index.
 
     Attributes
     ----------
     remote : ndarray of int64
         Process of b.
     start_a, start_b, length : ndarray of int64
-        Where the first run starts in a's and in b's local array, and its elements.
+        Start of the first run in a's and in b's local array, and its length.
     step_a, step_b, runs : ndarray of int64
-        What is added to the starts from one run to the next, and the number of runs.
+        Distance between the starts of successive runs, and the number of runs.
     first : ndarray of int64
         Global index of the first element.
     """
@@ -40,17 +40,17 @@ class Families(NamedTuple):
 
 
 def families_of(a: Axis, b: Axis, p: int) -> Families:
-    """The runs that process `p` of axis a shares with the processes of axis b. Not collective.
+    """The runs that process `p` of axis a shares with the processes of axis b. At least one axis has irregular blocks.
 
-    At least one axis has irregular blocks: sorted intervals, searched in one another. An own block is cut where the other
-    axis's blocks end. Where that axis is block-cyclic, its whole blocks within an own block are families of equal runs at
-    equal distances, one for each process, however small they are.
+    Blocks are sorted intervals, and bisection finds the overlaps. An own block is cut where the other axis's blocks end. If
+    that axis is block-cyclic, its whole blocks within an own block are families of equal runs at equal distances, one for each
+    process, however small they are.
 
-    Let the process have k blocks, and B be the number of irregular blocks of b: work and memory follow the families found,
-    with log B for each of the k where b is irregular, too. A family has one element or many, so nothing is proportional
-    to elements: from an irregular axis to a block-cyclic one of Q processes there are at most Q + 2 for each own block; from
-    a block-cyclic axis to an irregular one at most three for each block of b, and no more than own blocks and blocks
-    of b together. A block-cyclic process with more than B blocks looks at the B, not at its own.
+    Let the process have k blocks, and let b have B irregular blocks. Time and memory are proportional to the number of
+    families, plus log B for each of the k blocks if b is irregular. They do not depend on the number of elements: from an
+    irregular axis to a block-cyclic one of Q processes there are at most Q + 2 families for each own block; from a block-cyclic
+    axis to an irregular one at most three for each block of b, and at most k + B. A block-cyclic process with more than B
+    blocks loops over the B blocks instead of its own.
 
     Raises
     ------
@@ -59,16 +59,16 @@ def families_of(a: Axis, b: Axis, p: int) -> Families:
     """
     if isinstance(a, Irregular):
         own = a.intervals(p)
-        pieces = _in_irregular(own, b) if isinstance(b, Irregular) else _in_block_cyclic(own, _block_cyclic(b))
+        parts = _in_irregular(own, b) if isinstance(b, Irregular) else _in_block_cyclic(own, _block_cyclic(b))
     else:
         axis, other = _block_cyclic(a), b
         assert isinstance(other, Irregular)
         if intervals_of(axis, axis._process(p), axis.n).number > len(other.blocks.sizes):
-            _, others = other.cut(np.zeros(1, np.int64), np.array([other.n]))
-            pieces = _of_block_cyclic(axis, p, others)
+            _, b_blocks = other.cut(np.zeros(1, np.int64), np.array([other.n]))
+            parts = _of_block_cyclic(axis, p, b_blocks)
         else:
-            pieces = _in_irregular(_blocks_of(axis, p), other)
-    return Families(*(column[np.lexsort((pieces.start_a, pieces.remote))] for column in pieces))
+            parts = _in_irregular(_blocks_of(axis, p), other)
+    return Families(*(column[np.lexsort((parts.start_a, parts.remote))] for column in parts))
 
 
 def _block_cyclic(axis: Axis) -> BlockCyclic:
@@ -79,7 +79,7 @@ def _block_cyclic(axis: Axis) -> BlockCyclic:
 def _blocks_of(axis: BlockCyclic, p: int) -> AxisIntervals:
     """The blocks of a process as sorted intervals."""
     own = intervals_of(axis, p, axis.n)
-    if not own.number:  # then its start might not fit
+    if not own.number:  # its start might not fit in 64 bits
         return AxisIntervals(*[np.zeros(0, np.int64)] * 4)
     numbers = np.arange(own.number)
     start = own.start + min(own.stride, LARGEST) * numbers
@@ -90,9 +90,9 @@ def _blocks_of(axis: BlockCyclic, p: int) -> AxisIntervals:
 
 def _in_irregular(own: AxisIntervals, b: Irregular) -> Families:
     """Own intervals cut at the ends of the blocks of b."""
-    of, pieces = b.cut(own.begin, own.end)
-    start_a = own.local[of] + pieces.begin - own.begin[of]
-    return _single(pieces.owner, start_a, pieces.local, pieces.end - pieces.begin, pieces.begin)
+    block, parts = b.cut(own.begin, own.end)
+    start_a = own.local[block] + parts.begin - own.begin[block]
+    return _single(parts.owner, start_a, parts.local, parts.end - parts.begin, parts.begin)
 
 
 def _single(remote: Ints, start_a: Ints, start_b: Ints, length: Ints, first: Ints) -> Families:
@@ -101,17 +101,26 @@ def _single(remote: Ints, start_a: Ints, start_b: Ints, length: Ints, first: Int
 
 
 class _CutIntervals(NamedTuple):
-    """Intervals cut where blocks of one size end: parts of blocks, then whole blocks. `of` numbers their intervals."""
+    """Intervals cut where blocks of one size end.
 
-    of: Ints
+    Attributes
+    ----------
+    interval, begin, length : ndarray
+        Parts of blocks: number of the interval, begin and length.
+    whole_interval, whole_begin, whole_blocks : ndarray
+        Runs of whole blocks: number of the interval, begin and number of blocks.
+    """
+
+    interval: Ints
     begin: Ints
     length: Ints
-    whole_of: Ints
+    whole_interval: Ints
     whole_begin: Ints
     whole_blocks: Ints
 
 
 def _cut(low: Ints, high: Ints, block: int) -> _CutIntervals:
+    """Cut intervals low <= i < high at the multiples of `block`."""
     up, down = -(-low // block) * block, high // block * block
     number = np.arange(len(low))
     ends = np.minimum(up, high)
@@ -133,52 +142,52 @@ def _in_block_cyclic(own: AxisIntervals, b: BlockCyclic) -> Families:
     number = cut.begin // b.block
     parts = _single(
         (number + b.source) % b.processes,
-        cut.begin + shift[cut.of],
+        cut.begin + shift[cut.interval],
         number // b.processes * b.block + cut.begin % b.block,
         cut.length,
         cut.begin - b.offset,
     )
-    # the first whole block of each process, and how many follow it
-    met = np.minimum(cut.whole_blocks, b.processes)
-    turn = np.arange(int(met.sum())) - np.repeat(np.cumsum(met) - met, met)
-    blocks, of, begin = (np.repeat(column, met) for column in (cut.whole_blocks, cut.whole_of, cut.whole_begin))
-    begin = begin + turn * b.block
+    # the first whole block of each process, and the number of its whole blocks
+    counts = np.minimum(cut.whole_blocks, b.processes)
+    position = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    blocks, interval, begin = (np.repeat(x, counts) for x in (cut.whole_blocks, cut.whole_interval, cut.whole_begin))
+    begin = begin + position * b.block
     number = begin // b.block
     block = np.full_like(begin, b.block)
     whole = Families(
         (number + b.source) % b.processes,
-        begin + shift[of],
+        begin + shift[interval],
         number // b.processes * b.block,
         block,
         np.full_like(begin, min(b.stride, LARGEST)),
         block,
-        (blocks - turn - 1) // b.processes + 1,
+        (blocks - position - 1) // b.processes + 1,
         begin - b.offset,
     )
     return _joined(parts, whole)
 
 
 def _of_block_cyclic(a: BlockCyclic, p: int, others: AxisIntervals) -> Families:
-    """What a process has of each interval of an irregular axis, in its local array and cut where its blocks end."""
-    low, high = (_held(a, p, bound + a.offset) for bound in (others.begin, others.end))
+    """Parts of the intervals of an irregular axis in a process's local array, cut where the process's blocks end."""
+    low, high = (_local_count(a, p, bound + a.offset) for bound in (others.begin, others.end))
     cut = _cut(low, high, a.block)
     shift = others.local - others.begin
     first = a.global_index(p, cut.begin)
-    parts = _single(others.owner[cut.of], cut.begin, first + shift[cut.of], cut.length, first)
-    first, of = a.global_index(p, cut.whole_begin), cut.whole_of
+    parts = _single(others.owner[cut.interval], cut.begin, first + shift[cut.interval], cut.length, first)
+    first, interval = a.global_index(p, cut.whole_begin), cut.whole_interval
     block, stride = np.full_like(first, a.block), np.full_like(first, min(a.stride, LARGEST))
     whole = Families(
-        others.owner[of], cut.whole_begin, first + shift[of], block, block, stride, cut.whole_blocks, first
+        others.owner[interval], cut.whole_begin, first + shift[interval], block, block, stride, cut.whole_blocks, first
     )
     return _joined(parts, whole)
 
 
-def _held(axis: BlockCyclic, p: int, bound: Ints) -> Ints:
-    """How many of the larger array's first elements process `p` holds."""
+def _local_count(axis: BlockCyclic, p: int, bound: Ints) -> Ints:
+    """Number of the larger array's first `bound` elements on process `p`."""
     rounds, rest = np.divmod(bound, min(axis.stride, LARGEST))
     skipped = min((p - axis.source) % axis.processes * axis.block, LARGEST)
-    answer: Ints = rounds * axis.block + np.clip(rest - skipped, 0, axis.block)
-    return answer
+    count: Ints = rounds * axis.block + np.clip(rest - skipped, 0, axis.block)
+    return count
 
 
 def _joined(parts: Families, whole: Families) -> Families:
@@ -194,49 +203,49 @@ class SuperblockSlot(NamedTuple):
 
 
 def by_process(a: Axis, b: Axis, p: int) -> list[Shared]:
-    """What process `p` of `a` shares with each process of `b` that it shares anything with, ascending. Not collective.
+    """The runs that process `p` of `a` shares with each process of `b`, ascending; without processes that share nothing.
 
-    The runs are `aspen`'s, as compactly as can be. Where one axis's blocks are much larger than the other's (cyclic and one
-    block per process, say) a period has as many runs as elements. But then runs come in families of equal runs at equal
-    distances, and the array is mostly shorter than a period, so that a family can stand for a period of its own.
+    The runs are `aspen`'s, in a compact form. If one axis's blocks are much larger than the other's (cyclic and one block per
+    process, say) a period has as many runs as elements. But then there are families of equal runs at equal distances, and the
+    array is usually shorter than a period, so a family can be stored as a period of its own.
 
-    Work and memory follow the own runs in one period; in an array no longer than that, the families of own runs. Where an
-    axis is irregular nothing has a period: see `families_of`. Families with one process that are not one are listed run by run.
+    Time and memory are proportional to the own runs in one period; for an array shorter than that, to the families of own runs.
+    An irregular axis has no period: see `families_of`. If a process shares several families, their runs are listed one by one.
     """
     if isinstance(a, BlockCyclic) and isinstance(b, BlockCyclic):
         return shared(a, b, p, LARGEST)
-    found = families_of(a, b, p)
-    return shared_families(np.array(found[:-1]), found.first, a.n)
+    families = families_of(a, b, p)
+    return shared_families(np.array(families[:-1]), families.first, a.n)
 
 
 def in_slot(a: Axis, b: Axis, whole: Shared, p: int, slot: SuperblockSlot) -> Shared:
-    """What process `p` of `a` shares with a process of `b` in a slot that both have the whole of. Not collective.
+    """The part of the runs of two processes that is in a slot; both processes must hold the whole slot.
 
-    Where the array begins or ends inside of a block of the slot, that block is cut; the work does not depend on the array.
+    If the array begins or ends inside a block of the slot, that block is cut. The time does not depend on the array's size.
 
     Parameters
     ----------
     a, b : Axis
-        Block-cyclic ones.
+        Block-cyclic axes.
     whole : Shared
-        All that the two share: it names the process of `b`.
+        All runs that the two processes share; it has the process of `b`.
     p : int
         The process of `a`.
     slot : SuperblockSlot
-        Of elements of the array, some of which are shared.
+        The slot.
     """
     first, length, period = slot
     steps = period // a.processes, period // b.processes
-    place = first % period
-    runs = []  # first element, length, how often
-    if place + length > period:  # cut where the array begins
-        runs.append((0, min(a.n, place + length - period), 1))
-    blocks = max(0, (a.n - place - length) // period + 1)
+    position = first % period
+    runs = []  # first element, length, number
+    if position + length > period:  # cut where the array begins
+        runs.append((0, min(a.n, position + length - period), 1))
+    blocks = max(0, (a.n - position - length) // period + 1)
     if blocks:
-        runs.append((place, length, blocks))
-    place += blocks * period
-    if place < a.n:  # cut where it ends
-        runs.append((place, a.n - place, 1))
+        runs.append((position, length, blocks))
+    position += blocks * period
+    if position < a.n:  # cut where it ends
+        runs.append((position, a.n - position, 1))
     families = [
         (whole.remote, a.local_index(start), b.local_index(start), size, *steps, count) for start, size, count in runs
     ]

@@ -183,7 +183,12 @@ SEVEN = Irregular(7, Blocks([4, 3]), 2)
         (("aspen", AXIS, BlockCyclic(6, 2, 3), 0), "python", DescriptorError, "a.n = 5 and b.n = 6 must be equal"),
         (("aspen", AXIS, AXIS, 3), "compiled", IndexError, "process 3 is outside 0 <= p < 3"),
         (("falls", AXIS, AXIS, -1), "compiled", IndexError, "process -1 is outside 0 <= p < 3"),
-        (("aspen", SEVEN, BlockCyclic(7, 2, 2), 0), "python", DescriptorError, "two block-cyclic axes; schedules.betw"),
+        (
+            ("aspen", SEVEN, BlockCyclic(7, 2, 2), 0),
+            "python",
+            DescriptorError,
+            "two block-cyclic axes; for other axes use schedules.betw",
+        ),
         (("aspen", BlockCyclic(7, 2, 2), SEVEN, 0), "python", DescriptorError, "= Irregular"),
     ],
 )
