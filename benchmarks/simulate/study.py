@@ -19,7 +19,7 @@ from pyscalapack_redist.exchanges import Cutting, Extents, Options, check_combin
 from pyscalapack_redist.exchanges.exchange import MEMORY_LIMIT
 from pyscalapack_redist.schedules.layout_orders import is_one_port, load_between
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.text import counted
+from pyscalapack_redist.tools.text import count_text
 
 from .flow import Machine, Pieces, lock_step, simulate
 from .rules import AnySource, Ints, Rule, Stages, Window
@@ -141,8 +141,8 @@ def simulated(
     """
     if case.ranks > machine.ranks:
         raise ScheduleError(
-            f"{case}: the machine has {counted(machine.hosts, 'host')} with {counted(machine.slots, 'rank')} each, "
-            f"{counted(machine.ranks, 'rank')} in all; it needs {counted(-(-case.ranks // machine.slots), 'host')}"
+            f"{case}: the machine has {count_text(machine.hosts, 'host')} with {count_text(machine.slots, 'rank')} each, "
+            f"{count_text(machine.ranks, 'rank')} in all; it needs {count_text(-(-case.ranks // machine.slots), 'host')}"
         )
     traffic = {"caterpillar": messages_of(case, "caterpillar")}
     everything = traffic["caterpillar"]
@@ -255,7 +255,7 @@ def _work(exchange: str, messages: Messages, item: int, sizes: Sizes) -> tuple[P
         receives, window = cls.in_flight(options, min(int(step.max(initial=1)), longest) * item)
         if exchange == "windowed":
             receives = sizes.receives or receives
-        return pieces, Window(sender, receiver, window, receives, which, cls.for_a_peer(options)), None
+        return pieces, Window(sender, receiver, window, receives, which, cls.pieces_per_peer(options)), None
     if exchange == "sendrecv":
         stage = messages.step[which] * (1 + int(number.max(initial=0))) + number
         return pieces, Stages(sender, receiver, stage), stage

@@ -1,4 +1,4 @@
-"""How the bytes of a redistribution move. Exchanges see messages and a communicator, never a Descriptor."""
+"""Exchanges: ways of moving the bytes of messages. They see messages and a communicator, never a Descriptor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXCHANGES: dict[str, type[Exchange]] = {
 
 
 def exchange_class(name: str) -> type[Exchange]:
-    """The exchange of that name. Not collective.
+    """The exchange class of a name.
 
     Raises
     ------
@@ -46,19 +46,19 @@ def exchange_class(name: str) -> type[Exchange]:
 
 
 def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str) -> None:
-    """Refuse what makes no sense together. Not collective.
+    """Check that a schedule, an exchange and buffers fit together.
 
     Parameters
     ----------
     schedule, exchange, buffers : str
-        As the user asked; "auto" fits everything.
+        The user's options; "auto" fits everything.
     one_port : bool
-        Whether no process sends or receives twice in a step of that schedule.
+        Whether the schedule is one-port.
 
     Raises
     ------
     ScheduleError
-        Says why, and what to use instead.
+        They do not; the text names alternatives.
     """
     if buffers not in BUFFERS:
         raise unknown("buffers", buffers, BUFFERS)

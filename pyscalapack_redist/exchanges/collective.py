@@ -1,4 +1,4 @@
-"""Exchanges in rounds, in which all ranks of the group take part: ready, alltoallv, alltoallw and bruck."""
+"""Exchanges in rounds of all ranks of the group: ready, alltoallv, alltoallw and bruck."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..comm.vote import LONGEST, LogSteps, Rows, work_of
 from .exchange import Exchange, Options, Progress, Round, RoundExchange
 from .message import Datatypes, Piece, Run, Slot, Specification, cut_slots, memory_at
 
-NOTHING = np.zeros(2, np.uint8)  # Open MPI takes equal addresses of what is sent and received for MPI_IN_PLACE
+NOTHING = np.zeros(2, np.uint8)  # two addresses: Open MPI treats equal send and receive buffers as MPI_IN_PLACE
 Counts = tuple[tuple[list[int], list[int]], list["MPI.Datatype"]]
 Side = tuple[Any, tuple[list[int], list[int]], list["MPI.Datatype"]]
 
@@ -26,15 +26,15 @@ Side = tuple[Any, tuple[list[int], list[int]], list["MPI.Datatype"]]
 class Ready(RoundExchange):
     """All receives, a barrier, and ready-mode sends (Walker & Otto, section 2.2.1, on Fig 5).
 
-    A send in ready mode need not ask whether a receive is posted for it. Where staging memory does not hold all messages they
-    go in rounds, each with its barrier. A round waits for nothing but its own receives and sends, all of which are posted once
-    its barrier is through: it always ends.
+    A send in ready mode requires that its receive is posted. If the staging buffer does not hold all messages they go in
+    rounds, each with a barrier. A round waits for its own receives and sends alone, all posted after its barrier: it always
+    ends.
     """
 
     name: ClassVar[str] = "ready"
 
     def begin(self, run: Run) -> Progress:
-        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        """Prepare a run with all its memory; nothing moves yet."""
         return _ReadyRounds(self, run)
 
 
@@ -45,7 +45,7 @@ class _ReadyRounds(Progress):
         self._sends: list[Piece] = []
         self._receives: list[Piece] = []
         self._requests: list[Any] = []
-        self._ready: list[Specification] = []
+        self._outgoing: list[Specification] = []
         self._barrier: Any = None
         self._left = 0
 
@@ -54,14 +54,14 @@ class _ReadyRounds(Progress):
         assert isinstance(exchange, Ready)
         self._copies = exchange.copies
         self._rounds = iter(exchange.rounds)
-        self._next(next(self._rounds, None))
+        self._start_round(next(self._rounds, None))
 
-    def _next(self, following: Round | None) -> None:
+    def _start_round(self, pieces: Round | None) -> None:
         """Post the receives of the next round and enter its barrier."""
-        if following is None:
+        if pieces is None:
             return
         run = self.run
-        self._sends, self._receives = following
+        self._sends, self._receives = pieces
         self._slots = cut_slots(run.staging, [piece.nbytes for piece in (*self._receives, *self._sends)])
         self._requests = [
             self.channel.receive(self.buffers.incoming(run, piece, slot), piece.message.peer, run.tag)
@@ -69,23 +69,23 @@ class _ReadyRounds(Progress):
         ]
         self._left = len(self._receives) + len(self._sends)
         self._barrier = self._comm.Ibarrier()
-        self._ready = [
+        self._outgoing = [
             self.buffers.outgoing(run, piece, slot)
             for piece, slot in zip(self._sends, self._slots[len(self._receives) :], strict=True)
         ]
 
     def _send(self) -> None:
-        """Every process has posted its receives of this round."""
+        """Send in ready mode, after the barrier."""
         run = self.run
         self._barrier = None
         comm = run.channel.comm  # type: ignore[attr-defined]
         self._requests += [
-            comm.Irsend(ready, piece.message.peer, run.tag)
-            for ready, piece in zip(self._ready, self._sends, strict=True)
+            comm.Irsend(buffer, piece.message.peer, run.tag)
+            for buffer, piece in zip(self._outgoing, self._sends, strict=True)
         ]
 
     def advance(self, block: bool) -> bool:
-        """Pass the barrier, send, unpack what came, and copy locally in between. Not collective."""
+        """Pass the barrier, send, unpack arrived pieces, and copy locally in between."""
         while self._barrier is not None or self._left:
             if self._barrier is not None:
                 if not self._barrier.Test():
@@ -102,15 +102,15 @@ class _ReadyRounds(Progress):
                 if number < len(self._receives):
                     self.buffers.arrived(self.run, self._receives[number], self._slots[number])
                 self._left -= 1
-            self._next(next(self._rounds, None))
+            self._start_round(next(self._rounds, None))
         return self.copy_all()
 
 
 class Alltoallv(RoundExchange):
-    """MPI_Ialltoallv of packed bytes: one of MPI's collectives with which Walker & Otto compare (section 3.3).
+    """MPI_Ialltoallv of packed bytes, a collective with which Walker & Otto compare (section 3.3).
 
-    The pieces of a round stand one behind another in staging memory, in as many rounds as the memory limit takes. MPI decides
-    which message goes when, so schedules have no meaning here.
+    The pieces of a round are contiguous in the staging buffer; the memory limit determines the number of rounds. MPI chooses
+    the order of messages, so it follows no schedule.
     """
 
     name: ClassVar[str] = "alltoallv"
@@ -118,36 +118,36 @@ class Alltoallv(RoundExchange):
     supported_buffers: ClassVar[tuple[str, ...]] = ("packed",)
 
     def begin(self, run: Run) -> Progress:
-        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        """Prepare a run with all its memory; nothing moves yet."""
         return _CollectiveRounds(self, run)
 
-    def call(self, comm: MPI.Intracomm, sent: Side, received: Side) -> MPI.Request:
-        """One round. Collective over the group."""
+    def call(self, comm: MPI.Intracomm, send: Side, receive: Side) -> MPI.Request:
+        """Start a round. Collective over the group."""
         byte = self.buffers.byte
-        return comm.Ialltoallv((*sent[:2], byte), (*received[:2], byte))
+        return comm.Ialltoallv((*send[:2], byte), (*receive[:2], byte))
 
 
 class Alltoallw(Alltoallv):
     """MPI_Ialltoallw of packed bytes, or with a derived datatype for each peer (Walker & Otto, section 3.3).
 
-    With datatypes it moves everything at once between the users' arrays.
+    With datatypes it moves all messages in one round between the users' arrays.
     """
 
     name: ClassVar[str] = "alltoallw"
     supported_buffers: ClassVar[tuple[str, ...]] = ("packed", "datatypes")
 
-    def call(self, comm: MPI.Intracomm, sent: Side, received: Side) -> MPI.Request:
-        """One round. Collective over the group."""
-        return comm.Ialltoallw(sent, received)
+    def call(self, comm: MPI.Intracomm, send: Side, receive: Side) -> MPI.Request:
+        """Start a round. Collective over the group."""
+        return comm.Ialltoallw(send, receive)
 
 
-class _Prepared(NamedTuple):
-    """One round, but for the addresses of arrays: pieces with their staging memory, and what a side says of all processes."""
+class _PreparedRound(NamedTuple):
+    """One round without the addresses of arrays: pieces with their slots, and counts and types for all processes."""
 
     sends: list[tuple[Piece, Slot]]
     receives: list[tuple[Piece, Slot]]
-    sent: Counts
-    received: Counts
+    send_counts: Counts
+    receive_counts: Counts
 
 
 class _CollectiveRounds(Progress):
@@ -155,27 +155,27 @@ class _CollectiveRounds(Progress):
         super().__init__(exchange, run)
         self._comm, self._call = run.comm, exchange.call
         self._request: Any = None
-        self._prepared: list[_Prepared] = []
-        self._of: Exchange | None = None  # what these are the rounds of
+        self._prepared: list[_PreparedRound] = []
+        self._prepared_for: Exchange | None = None
         self._packs = not isinstance(self.buffers, Datatypes)
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Start the first round. Collective over the group."""
         assert isinstance(exchange, Alltoallv)
         self._copies = exchange.copies
-        if self._of is not exchange:
-            self._of, self._prepared = exchange, [self._prepare(*pieces) for pieces in exchange.rounds]
+        if self._prepared_for is not exchange:
+            self._prepared_for, self._prepared = exchange, [self._prepare(*pieces) for pieces in exchange.rounds]
         self._rounds = iter(self._prepared)
-        self._next()
+        self._start_round()
 
-    def _prepare(self, sends: list[Piece], receives: list[Piece]) -> _Prepared:
-        places = cut_slots(self.run.staging, [piece.nbytes for piece in (*receives, *sends)])
-        into = list(zip(receives, places, strict=False))
-        out = list(zip(sends, places[len(receives) :], strict=True))
-        return _Prepared(out, into, self._side(False, out), self._side(True, into))
+    def _prepare(self, sends: list[Piece], receives: list[Piece]) -> _PreparedRound:
+        slots = cut_slots(self.run.staging, [piece.nbytes for piece in (*receives, *sends)])
+        incoming = list(zip(receives, slots, strict=False))
+        outgoing = list(zip(sends, slots[len(receives) :], strict=True))
+        return _PreparedRound(outgoing, incoming, self._count(False, outgoing), self._count(True, incoming))
 
-    def _side(self, target: bool, pieces: list[tuple[Piece, Slot]]) -> Counts:
-        """Counts and displacements, and types for all processes: of bytes, or whole datatypes."""
+    def _count(self, target: bool, pieces: list[tuple[Piece, Slot]]) -> Counts:
+        """Counts, displacements and types for all processes, of bytes or of derived datatypes."""
         size, buffers = self._comm.size, self.buffers
         counts, displacements, types = [0] * size, [0] * size, [buffers.byte] * size
         for piece, slot in pieces:
@@ -186,8 +186,8 @@ class _CollectiveRounds(Progress):
                 counts[peer], displacements[peer] = piece.nbytes, slot.address - pieces[0][1].address
         return (counts, displacements), types
 
-    def _next(self) -> None:
-        """Pack and start the next round, if there is one."""
+    def _start_round(self) -> None:
+        """Pack and start the next round, if any."""
         self._request = None
         self._round = following = next(self._rounds, None)
         if following is None:
@@ -195,16 +195,18 @@ class _CollectiveRounds(Progress):
         if self._packs:
             for piece, slot in following.sends:
                 self.buffers.outgoing(self.run, piece, slot)
-        out, into = self._memory(False, following.sends), self._memory(True, following.receives)
-        self._request = self._call(self._comm, (out, *following.sent), (into, *following.received))
+        outgoing, incoming = self._memory(False, following.sends), self._memory(True, following.receives)
+        self._request = self._call(
+            self._comm, (outgoing, *following.send_counts), (incoming, *following.receive_counts)
+        )
 
     def _memory(self, target: bool, pieces: list[tuple[Piece, Slot]]) -> Any:
-        """From where a side counts."""
+        """The memory from which a side counts displacements."""
         start = self.buffers.origin(self.run, target, pieces[0][1]) if pieces else NOTHING.ctypes.data + target
         return memory_at(start)
 
     def advance(self, block: bool) -> bool:
-        """Unpack a round that is through, start the next, and copy locally in between. Not collective."""
+        """Unpack complete rounds, start the next, and copy locally in between."""
         while self._round is not None:
             if not self._request.Test():
                 if not self.copy_piece():
@@ -213,25 +215,24 @@ class _CollectiveRounds(Progress):
             if self._packs:
                 for piece, slot in self._round.receives:
                     self.buffers.arrived(self.run, piece, slot)
-            self._next()
+            self._start_round()
         return self.copy_all()
 
 
-# That a message of its own for a peer takes, beside its bytes: 1.9 ms for 15 of them on 16 hosts that shared two cores.
+# Seconds of a message without its bytes: 15 took 1.9 ms on 16 hosts that shared two cores.
 PEER_SECONDS = 1.5e-4
-MOST_BLOCKS = 64 * 1024  # bytes of all blocks that a rank sends, beyond which they go as messages of their own
+MOST_BLOCKS = 64 * 1024  # most bytes of all blocks that a rank sends
 
 
 class Bruck(RoundExchange):
-    """All to all in log2 P steps (Bruck et al., 1997), with the vote where the messages are small.
+    """All-to-all in log2 P steps (Bruck et al., 1997), with the vote if messages are small.
 
-    Messages travel through other ranks (`LogSteps` in `comm/vote.py`): each rank sends log2 P messages in place of one for each
-    peer, and every byte up to log2 P times. This pays where starting a message costs more than its bytes. Messages so small
-    that one round has them all travel with the vote, and cost no message of their own.
+    Messages go through other ranks (`LogSteps` in `comm/vote.py`): a rank sends log2 P messages instead of one to each peer,
+    and every byte up to log2 P times. This is faster if the latency of a message exceeds the time of its bytes. If one round
+    holds all messages they go with the vote, without messages of their own.
 
-    Others go in rounds after the vote, and all ranks take part in each. The receives of a round are posted when it begins.
-    A step waits for the messages of the step before alone, the first one for nothing: so the earliest step that is not
-    through can go on.
+    Otherwise they go in rounds after the vote, with all ranks in each. The receives of a round are posted when it begins. A
+    step waits for the messages of the step before alone, so the first incomplete step can always make progress.
     """
 
     name: ClassVar[str] = "bruck"
@@ -242,7 +243,7 @@ class Bruck(RoundExchange):
 
     @staticmethod
     def is_faster(options: Options, links: Links) -> bool:
-        """Whether it is faster than a message for each peer, beside the vote. Not collective: the same on all ranks."""
+        """Whether it is faster than messages to each peer, beside the vote; the same on all ranks."""
         extents, work = options.extents, work_of(options.ranks, options.radix)
         message = extents.elements * options.item
         block = message + HEADER
@@ -255,19 +256,19 @@ class Bruck(RoundExchange):
 
     @classmethod
     def largest_piece(cls, options: Options) -> int:
-        """Most bytes of a piece, so that there is room for a block of each rank and for messages. Not collective."""
-        return max(0, options.memory_limit // _blocks_held(options) - 2 * HEADER)
+        """Most bytes of a piece, so that memory holds a block of each rank and all messages."""
+        return max(0, options.memory_limit // _count_blocks(options) - 2 * HEADER)
 
     @functools.cached_property
     def block(self) -> int:
-        """Bytes of a block: a piece, and the order of its elements. Equal on all ranks."""
+        """Bytes of a block: a header with the order of elements, and a piece. Equal on all ranks."""
         options = self.options
         length = max(1, min(options.extents.elements, self.largest_piece(options) // options.item))
         return -(-length * options.item // 8) * 8 + HEADER
 
     @functools.cached_property
     def goes_with_vote(self) -> bool:
-        """Whether all goes with the vote. Equal on all ranks."""
+        """Whether all messages go with the vote. Equal on all ranks."""
         return (
             self.options.with_vote
             and len(self.rounds) == 1
@@ -276,42 +277,42 @@ class Bruck(RoundExchange):
 
     @property
     def between_nodes(self) -> tuple[int, int]:
-        """All blocks of the ranks of a node, those that stay there included, and the steps of all rounds after the vote."""
-        options, ranks_here = self.options, 1 if self.node is None else self.node.size
+        """Bytes of all blocks of the ranks of a node, and the steps of all rounds after the vote."""
+        options, node_size = self.options, 1 if self.node is None else self.node.size
         work, rounds = work_of(options.ranks, options.radix), len(self.rounds)
-        return rounds * ranks_here * work.blocks * self.block, 0 if self.goes_with_vote else rounds * work.steps
+        return rounds * node_size * work.blocks * self.block, 0 if self.goes_with_vote else rounds * work.steps
 
     @property
     def staging_bytes(self) -> int:
-        """Staging memory of one run. Not collective."""
-        return _blocks_held(self.options) * self.block
+        """Bytes of staging buffers of one run."""
+        return _count_blocks(self.options) * self.block
 
     @property
     def private_bytes(self) -> int:
-        """The part of it that each run takes for itself: all but the messages. Not collective."""
+        """Bytes of staging buffers that are private to a run: all but those of messages."""
         return self.options.ranks * self.block
 
     def begin(self, run: Run) -> Progress:
-        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        """Prepare a run with all its memory; nothing moves yet."""
         return BruckRounds(self, run)
 
 
-def _blocks_held(options: Options) -> int:
-    """BruckRounds in the memory of a rank: one for each, and those of all messages that it sends and receives."""
+def _count_blocks(options: Options) -> int:
+    """The number of blocks in a rank's memory: one for each rank, and those of all messages."""
     work = work_of(options.ranks, options.radix)
     return options.ranks + work.blocks + work.messages * work.longest
 
 
 class BruckRounds(Progress):
-    """Rounds of blocks, or all blocks at once."""
+    """A run of `bruck`: rounds of blocks after the vote, or all blocks with the vote."""
 
     def __init__(self, exchange: Bruck, run: Run) -> None:
         super().__init__(exchange, run)
         self._prepare(exchange, run.staging)
-        self._round: Round | None = None  # under way, after the vote
+        self._round: Round | None = None  # in flight, after the vote
 
     def _prepare(self, exchange: Bruck, staging: NDArray[np.uint8]) -> None:
-        """Take the memory for such blocks."""
+        """Take the memory for blocks of an exchange."""
         size, block, options = self.channel.size, exchange.block, exchange.options
         self._exchange, self._rows = exchange, staging[: size * block].reshape(size, block)
         self._address = address_of(staging)
@@ -320,27 +321,27 @@ class BruckRounds(Progress):
             self._steps = LogSteps(self.channel, options.radix, 0, work_of(size, options.radix).longest * block)
 
     def pack_for_vote(self) -> Rows | None:
-        """Pack all, where it goes with the vote. Not collective."""
+        """Pack all messages if they go with the vote."""
         return None if self._steps is not None else self._pack(self._exchange.rounds[0][0])
 
     def _pack(self, pieces: Sequence[Piece]) -> Rows:
         start, channel = time.perf_counter(), self.channel
         lengths = [0] * channel.size
-        self._rows.fill(0)  # blocks go whole, and what a shorter one leaves is nobody's business
+        self._rows.fill(0)  # blocks are sent in full; no stale bytes behind a shorter piece
         for piece in pieces:
             row = (piece.message.peer - channel.rank) % channel.size
             lengths[row] = HEADER + piece.nbytes
             self._rows[row, 0] = self._exchange.options.order
-            piece.message.bundle.move(self.run.origins, self._at(row), piece.first, piece.last)
+            piece.message.bundle.move(self.run.origins, self._address_of(row), piece.first, piece.last)
         self.run.add_time("packed", start)
         return Rows(self._rows, lengths)
 
-    def _at(self, row: int) -> int:
+    def _address_of(self, row: int) -> int:
         """The address of the elements in a row."""
         return int(self._address + row * self._exchange.block + HEADER)
 
     def _unpack(self, number: int, pieces: Sequence[Piece]) -> None:
-        """The pieces of a round, each in the order in which it was packed."""
+        """Unpack the pieces of a round, each in the order of elements in which it was packed."""
         start, channel, order = time.perf_counter(), self.channel, self._exchange.options.order
         for k, piece in enumerate(pieces):
             row = (channel.rank - piece.message.peer) % channel.size
@@ -350,24 +351,24 @@ class BruckRounds(Progress):
                 if not isinstance(other, Bruck) or packed != other.options.order:
                     raise RuntimeError(f"order {packed} of a message from rank {piece.message.peer} of the group")
                 piece = other.rounds[number][1][k]
-            piece.message.bundle.move(self.run.origins, self._at(row), piece.first, piece.last)
+            piece.message.bundle.move(self.run.origins, self._address_of(row), piece.first, piece.last)
         self.run.add_time("unpacked", start)
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
-        """Unpack what came with the vote, or start the first round. Not collective."""
+        """Unpack the messages that came with the vote, or start the first round."""
         assert isinstance(exchange, Bruck)
         if exchange.goes_with_vote:
-            if self._exchange.goes_with_vote:  # else this rank knew no dtype when it voted, and has no elements
+            if self._exchange.goes_with_vote:  # otherwise it knew no dtype at the vote, and has no elements
                 self._unpack(0, self._exchange.rounds[0][1])
             return
         if self._steps is None or self._exchange.block != exchange.block:
             self._prepare(exchange, np.empty(exchange.private_bytes, np.uint8))
         self._exchange, self._copies = exchange, exchange.copies
         self._rounds, self._number = iter(exchange.rounds), -1
-        self._next()
+        self._start_round()
 
-    def _next(self) -> None:
-        """Pack and start the next round, if there is one."""
+    def _start_round(self) -> None:
+        """Pack and start the next round, if any."""
         self._round = following = next(self._rounds, None)
         if following is not None:
             assert self._steps is not None
@@ -375,7 +376,7 @@ class BruckRounds(Progress):
             self._steps.start(self._pack(following[0]), self.run.tag)
 
     def advance(self, block: bool) -> bool:
-        """Round after round, and copy locally in between. Not collective."""
+        """Complete the rounds, and copy locally in between."""
         while self._round is not None:
             assert self._steps is not None
             if not self._steps.advance():
@@ -383,5 +384,5 @@ class BruckRounds(Progress):
                     return False
                 continue
             self._unpack(self._number, self._round[1])
-            self._next()
+            self._start_round()
         return self.copy_all()

@@ -1,6 +1,6 @@
-"""Exchanges: the common base of all ways of moving the bytes of a plan's messages, with their stores and their threads.
+"""The base classes of exchanges, their options, and the choice of stores and threads.
 
-An exchange turns messages into a transfer that can be advanced until it is complete.
+An exchange holds the messages of one rank; each of its runs is a `Progress`, advanced until it is complete.
 """
 
 from __future__ import annotations
@@ -22,30 +22,29 @@ from ..comm.vote import Rows
 from ..errors import RedistributionError, ScheduleError
 from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece, Run
 
-MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
+MEMORY_LIMIT = 64 * 2**20  # default: most bytes of staging buffers on a rank
 VARIABLE = "PYSCALAPACK_REDIST_THREADS"
-LARGEST_SHARE = 4 * 2**20  # most bytes of the last cache that a rank is taken to have
-STREAM_FROM = 0.5  # part of its share that a rank writes, from which on non-temporal stores are tried: A is as large
-MOST_TRIALS = 1024  # kinds of moves that are kept apart
+LARGEST_SHARE = 4 * 2**20  # most bytes assumed for a rank's share of the last cache
+STREAM_FROM = 0.5  # non-temporal stores are tried if B takes this part of the share or more; A is as large
+MOST_TRIALS = 1024  # kinds of moves with trials of their own
 
 _size_classes: dict[tuple[object, ...], SizeClass] = {}
 _trials: dict[tuple[object, ...], Trials] = {}
 
 
 def stores_for(arriving: Iterable[Bundle], copies: Bundle, ranks: int) -> Stores:
-    """The kind of stores for what a rank writes into B, of a node with so many ranks. Not collective.
+    """The kind of stores with which a rank writes into B: ordinary or non-temporal.
 
-    They are ordinary ones, through the cache, or non-temporal ones. Moves that surely fit into the cache are written by
-    ordinary stores. This goes by the size of the last cache as the system tells it. That errs upwards, as a virtual machine is
-    told of a cache that it shares with others: so a rank is taken to have a few MiB of it at most. All other moves are written
-    by non-temporal stores until a trial has found otherwise (`_kernels.stores`).
+    Moves that fit into a rank's share of the last cache use ordinary stores. The system may report a cache that a virtual
+    machine shares with others, so the share is limited to a few MiB. All other moves use non-temporal stores until a trial
+    shows that ordinary ones are faster (`_kernels.stores`).
 
     Parameters
     ----------
     arriving, copies : Bundle
-        What comes from other ranks, and what stays here.
+        The bundles received from other ranks, and the local copy.
     ranks : int
-        Ranks of the node, which share its caches.
+        The number of ranks of the node, which share its caches.
     """
     bundles = [copies, *arriving]
     nbytes = sum([bundle.size for bundle in bundles])
@@ -66,12 +65,12 @@ _prepared = False
 
 
 def read_thread_count() -> int:
-    """Threads that share a rank's large moves: PYSCALAPACK_REDIST_THREADS, 1 where it is not set. Not collective.
+    """The number of threads that share large moves, from PYSCALAPACK_REDIST_THREADS; 1 by default.
 
     Raises
     ------
     RedistributionError
-        It is no such number.
+        The variable is not such a number.
     """
     text = os.environ.get(VARIABLE) or "1"
     try:
@@ -87,15 +86,15 @@ def read_thread_count() -> int:
 
 
 def prepare() -> None:
-    """Have as many threads as the environment asks for; it is read once. Not collective.
+    """Set the number of threads from the environment, once.
 
-    They pack, unpack and copy for ranks that have several cores each. Chunks that go through the ring of a node are moved by
-    one thread, for other ranks wait for each chunk.
+    Threads pack, unpack and copy for ranks that have several cores each. One thread moves the chunks of a ring, because other
+    ranks wait for each chunk.
 
     Raises
     ------
     RedistributionError
-        The environment is wrong.
+        The variable is wrong.
     """
     global _prepared
     if not _prepared:
@@ -104,20 +103,20 @@ def prepare() -> None:
 
 
 class Extents(NamedTuple):
-    """What the messages of one rank come to; all ranks learn the largest of each number.
+    """Per-rank maxima of message statistics, combined by MPI_MAX.
 
     Attributes
     ----------
     messages : int
-        Messages to send or to receive, whichever are more.
+        The number of messages to send or to receive, whichever is larger.
     elements : int
         Elements of the longest message.
     partial : int
         1 if a message is only a part of what two processes share.
     unbalanced : int
-        1 if there are more messages to send than to receive, or fewer.
+        1 if the numbers of messages to send and to receive differ.
     between : int
-        Elements that go out of a node or into it, whichever are more: this rank's times the ranks of the node.
+        Elements out of a node or into it, whichever are more: this rank's times the ranks of the node.
     """
 
     messages: int = 0
@@ -128,12 +127,12 @@ class Extents(NamedTuple):
 
     @classmethod
     def of(cls, sends: Sequence[Message], receives: Sequence[Message], node: Node | None) -> Extents:
-        """Those of this rank. Not collective."""
-        both = (*sends, *receives)
+        """The extents of this rank's messages."""
+        messages = (*sends, *receives)
         return cls(
             messages=max(len(sends), len(receives)),
-            elements=max((message.size for message in both), default=0),
-            partial=any(message.size != message.box.size for message in both),
+            elements=max((message.size for message in messages), default=0),
+            partial=any(message.size != message.box.size for message in messages),
             unbalanced=len(sends) != len(receives),
             between=0 if node is None else node.size * max(_away(sends, node), _away(receives, node)),
         )
@@ -149,7 +148,7 @@ _in_order = operator.attrgetter("key", "peer")
 
 
 def in_order(messages: Sequence[M]) -> Sequence[M]:
-    """Messages as sender and receiver sort them alike, by (key, sender, receiver): the order that the proofs rest on."""
+    """Messages sorted by (key, sender, receiver): the global order, the same on sender and receiver, that proofs rely on."""
     return sorted(messages, key=_in_order) if len(messages) > 1 else messages
 
 
@@ -159,9 +158,9 @@ class Cutting(NamedTuple):
     Attributes
     ----------
     nbytes, window : int or None
-        Bytes of a piece, and how many are sent at a time; None for the exchange's own.
+        Bytes of a piece, and the number of pieces in flight; None for the defaults of the exchange.
     spread : bool
-        Whether these are few of each of many messages; otherwise message comes after message.
+        Whether the window holds few pieces of each of many messages, instead of one message after another.
     """
 
     nbytes: int | None = None
@@ -170,28 +169,28 @@ class Cutting(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What an exchange is told besides its messages, equal on all ranks.
+    """Options of an exchange, equal on all ranks.
 
     Attributes
     ----------
     memory_limit : int
-        Most bytes of staging memory on this rank.
+        Most bytes of staging buffers on this rank.
     buffers : str
         A name in `BUFFERS`.
     extents : Extents
-        The largest of all ranks.
+        The maxima over all ranks.
     item : int
-        Bytes of an element, of the largest where there are several arrays.
+        Bytes of the largest element.
     order : int
-        Of elements in messages: 1 by rows, 2 by columns.
+        Order of elements in messages: 1 by rows, 2 by columns.
     cutting : Cutting
-        Of messages between nodes.
+        Pieces of messages between nodes.
     ranks : int
-        Ranks of the group.
+        The number of ranks of the group.
     radix : int
-        Of votes by messages, and of what goes like them (`LogSteps`).
+        The radix of `LogSteps`.
     with_vote : bool
-        Whether messages may travel with the vote: it goes by messages too, and whoever has any knows the dtype by then.
+        Whether messages may be sent with the vote: votes go by messages, and all ranks with elements know the dtype.
     """
 
     memory_limit: int
@@ -205,37 +204,37 @@ class Options(NamedTuple):
     with_vote: bool = False
 
     def of(self, item: int, order: int) -> Options:
-        """The same for elements of that size in that order. Not collective."""
+        """These options for elements of another size and order."""
         limit, buffers, extents, _, _, cutting, ranks, radix, with_vote = self
         return Options(limit, buffers, extents, item, order, cutting, ranks, radix, with_vote)
 
 
 class Exchange(ABC):
-    """The messages of one rank, for arrays of one kind, and a way of moving them.
+    """A way of moving the messages of one rank, for arrays of one kind.
 
     Parameters
     ----------
     sends, receives : sequence of ByteMessage
-        What this rank sends and receives.
+        The messages of this rank.
     copies : Bundle
-        What it copies from its own A to its own B.
+        The local copy from A to B.
     options : Options
-        What all ranks have in common.
+        Options, equal on all ranks.
     node : Node, optional
-        The ranks of this node, for an exchange that treats them in another way.
+        The ranks of this node.
 
     Attributes
     ----------
     needs_one_port : bool
-        Whether no process may send or receive twice in a step of the schedule.
+        Whether it needs a one-port schedule.
     scheduled : bool
-        Whether a schedule means anything to it.
+        Whether it follows a schedule.
     collective : bool
-        Whether it makes collective calls, on `Run.collectives`, in which all ranks take part.
+        Whether it makes collective calls, on `Run.collectives`.
     in_turn : bool
-        Whether its runs come one after another.
+        Whether its runs go one after another.
     supported_buffers : tuple of str
-        The buffers that it can use.
+        Names of the buffers that it can use.
     """
 
     name: ClassVar[str]
@@ -264,56 +263,56 @@ class Exchange(ABC):
 
     @staticmethod
     def check(extents: Extents, buffers: str) -> None:
-        """See whether messages of such extents can go. Not collective: the same on all ranks.
+        """Check that the buffers can hold messages of these extents; the result is the same on all ranks.
 
         Raises
         ------
         ScheduleError
-            These buffers cannot hold them.
+            They cannot.
         """
         if extents.partial and buffers == "datatypes":
             raise ScheduleError(
-                "buffers = 'datatypes' describes all that two processes share as one datatype, but this schedule has the pair "
-                "in several steps, with a part in each: use buffers='packed', or a schedule that has each pair once, "
+                "buffers = 'datatypes' describes all elements that two processes share as one datatype, but this schedule "
+                "puts a part of them into each of several steps: use buffers='packed', or a schedule that has each pair once, "
                 "such as 'caterpillar'"
             )
 
     @classmethod
     def largest_piece(cls, options: Options) -> int:
-        """Most bytes of a piece of a message, which has at least an element. Not collective: the same on all ranks."""
+        """Most bytes of a piece, unless an element is larger; the same on all ranks."""
         return min(options.memory_limit // 2, LARGEST_COUNT)
 
     @property
     @abstractmethod
     def staging_bytes(self) -> int:
-        """Staging memory of one run. Not collective."""
+        """Bytes of staging buffers of one run."""
 
     @property
     def private_bytes(self) -> int:
-        """The part of it that each run takes for itself. Not collective."""
+        """Bytes of staging buffers that are private to a run."""
         return self.staging_bytes
 
     @property
     def between_nodes(self) -> tuple[int, int]:
-        """Bytes out of the busiest node, or into it, and messages that wait for one another after the vote. Not collective."""
+        """Bytes out of the busiest node, or into it, and the number of dependent messages after the vote."""
         return self.options.extents.between * self.options.item, 1
 
     @property
     def sends_early(self) -> bool:
-        """Whether a run sends before the vote is known (`Progress.ahead`). Not collective."""
+        """Whether a run sends before the vote is counted (`Progress.send_early`)."""
         return False
 
     def compiled(self) -> Traffic | None:
-        """All of a run as one compiled piece, where it is one. Not collective."""
+        """The compiled form of a run, or None."""
         return None
 
     @abstractmethod
     def begin(self, run: Run) -> Progress:
-        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        """Prepare a run with all its memory; nothing moves yet."""
 
 
 class Progress(ABC):
-    """A run under way. The local copies are made here, between the messages."""
+    """A run of an exchange. The local copies are made here, between the messages."""
 
     def __init__(self, exchange: Exchange, run: Run) -> None:
         self.run, self.channel = run, run.channel
@@ -321,51 +320,51 @@ class Progress(ABC):
         self._copies, self._copied = exchange.copies, 0
 
     def renew(self) -> None:
-        """Be as before the first use, for the run as it is now; the one before is complete. Not collective."""
+        """Prepare the next run, after the last is complete."""
         self._copied = 0
 
     def pack_for_vote(self) -> Rows | None:
-        """Pack what with_vote with the vote: blocks for all ranks, if any. Not collective."""
+        """Pack the blocks for all ranks that are sent with the vote, if any."""
         return None
 
     def send_early(self) -> None:  # noqa: B027 (few do)
-        """Send what may go before the vote is known. Not collective."""
+        """Send the messages that need not wait for the vote."""
 
     def withdraw(self) -> tuple[int, ...]:
-        """The vote was not good: the ranks to which something has been sent. Not collective."""
+        """Withdraw after a failed vote; return the ranks to which messages were sent."""
         return ()
 
     def is_sent(self) -> bool:
-        """Whether MPI has done with what was sent before the vote, which was not good. Not collective."""
+        """Whether the sends before a failed vote are complete."""
         return True
 
     @abstractmethod
     def start(self, exchange: Exchange, mark: int = 0) -> None:
-        """The vote was good: start moving. Not collective.
+        """Start moving, after agreement.
 
         Parameters
         ----------
         exchange : Exchange
-            For the order of elements on which the ranks agreed.
+            The exchange for the agreed order of elements.
         mark : int
-            For `Traffic.begin`.
+            An argument of `Traffic.begin`.
         """
 
     @abstractmethod
     def advance(self, block: bool) -> bool:
-        """Do what can be done now, or wait a little for more if `block`; True when the run is complete."""
+        """Make progress, with `block` waiting a little; True when the run is complete."""
 
     def copy_piece(self) -> bool:
-        """Copy one piece from the local A to the local B; False when none is left."""
+        """Copy one piece of the local copy; False when none is left."""
         return self._copy(self._copies.copy_piece)
 
     def copy_all(self) -> bool:
-        """Copy what is left; True, for the end of `advance`."""
+        """Copy the rest and return True, for the end of `advance`."""
         self._copy(self._copies.size)
         return True
 
     def _copy(self, most: int) -> bool:
-        """Copy at most so many bytes, but at least an element; False when none is left."""
+        """Copy at most `most` bytes, but at least an element; False when none is left."""
         if self._copied == self._copies.size:
             return False
         start = time.perf_counter()
@@ -380,11 +379,10 @@ Round = tuple[list[Piece], list[Piece]]
 
 
 class RoundExchange(Exchange):
-    """Pieces to send and to receive, round after round.
+    """An exchange in rounds, as many on each rank, as collective calls need.
 
-    All processes make the same number of rounds, as collective calls need. In each round every message gives a piece of one
-    length, or the rest of it. The length is such that the process with most messages has room for a piece of each; it and the
-    number of rounds follow from numbers that all ranks know.
+    In each round a message contributes a piece of fixed length, or its rest. With this length the process with most messages
+    has room for a piece of each. The length and the number of rounds follow from numbers that all ranks know.
     """
 
     collective: ClassVar[bool] = True
@@ -392,24 +390,24 @@ class RoundExchange(Exchange):
 
     @classmethod
     def largest_piece(cls, options: Options) -> int:
-        """Most bytes of a piece, so that a round has room for one of each message. Not collective: the same on all ranks."""
+        """Most bytes of a piece, so that a round has room for one of each message; the same on all ranks."""
         return super().largest_piece(options) // max(1, options.extents.messages)
 
     @functools.cached_property
     def rounds(self) -> list[Round]:
-        """Pieces to send and to receive in each round. Equal in number on all ranks."""
+        """Pieces to send and to receive in each round; all ranks have as many rounds."""
         options = self.options
         extents, item = options.extents, options.item
         length = max(1, self.largest_piece(options) // item)
         if self.buffers.name == "datatypes":
             length = max(1, extents.elements)
-        made: list[Round] = [([], []) for _ in range(-(-extents.elements // length))]
+        rounds: list[Round] = [([], []) for _ in range(-(-extents.elements // length))]
         for side, messages in enumerate((self.sends, self.receives)):
             for piece in self.buffers.cut(messages, length * item)[0]:
-                made[piece.number][side].append(piece)
-        return made
+                rounds[piece.number][side].append(piece)
+        return rounds
 
     @property
     def staging_bytes(self) -> int:
-        """Staging memory of one run: that of the first round. Not collective."""
-        return sum(piece.nbytes for some in self.rounds[:1] for pieces in some for piece in pieces)
+        """Bytes of staging buffers of one run: those of the first round."""
+        return sum(piece.nbytes for both in self.rounds[:1] for pieces in both for piece in pieces)

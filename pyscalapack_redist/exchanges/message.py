@@ -1,4 +1,4 @@
-"""Messages as planned in elements and as sent in bytes, their pieces, and their bytes as MPI has them."""
+"""Messages in elements and in bytes, their pieces, and the buffers and datatypes that MPI gets."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Specification = tuple[Any, int, Any]
 
 @dataclass
 class Run:
-    """One use of an exchange: where the arrays begin, the tag of its messages and staging memory.
+    """One use of an exchange: its arrays, tag and staging buffer.
 
-    `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `addresses` are
-    those of A and B, where there is one pair of arrays; `spent` is to have the seconds "packed", "copied" and "unpacked", if
-    anybody wants to know; `other_order` gives the same exchange for elements in the other order.
+    `collectives` is a communicator for runs that go one after another, in the same order on all ranks. `addresses` are those of
+    A and B if there is one pair of arrays. `spent`, if not None, gets the seconds "packed", "copied" and "unpacked".
+    `other_order` returns the same exchange for the other order of elements.
     """
 
     channel: Channel
@@ -45,26 +45,26 @@ class Run:
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """`collectives`, which a plan makes for an exchange that is `collective`. Not collective."""
+        """`collectives`, which a plan makes for a `collective` exchange."""
         if self.collectives is None:
             raise RuntimeError(
-                "collective calls of an exchange that does not say so: its plan has no communicator for them"
+                "an exchange makes collective calls but is not declared `collective`: its plan has no communicator for them"
             )
         return self.collectives
 
     def add_time(self, part: str, start: float) -> None:
-        """Add the time since `start` to a part, where somebody asked for it. Not collective."""
+        """Add the time since `start` to a part of `spent`, if that is not None."""
         if self.spent is not None:
             self.spent[part] += time.perf_counter() - start
 
 
 class Boxes(NamedTuple):
-    """Boxes of several local arrays, one behind another, as one.
+    """Boxes of several local arrays, concatenated.
 
     Attributes
     ----------
     parts : tuple of (int, Box)
-        Each box, and the number of its arrays among those of its move (`Move.arrays`).
+        The number of the arrays of each box among those of its move (`Move.arrays`), and the box.
     size : int
         Number of elements.
     """
@@ -74,19 +74,19 @@ class Boxes(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What one process owes another in one step: all of it, in most schedules.
+    """The elements that one process owes another in one step: all of them, in most schedules.
 
     Attributes
     ----------
     peer : int
         Rank of the other process in the group.
     box : Box or Boxes
-        All elements that the two share: from the local array to a dense buffer in a message to send, the other way in
+        All elements that the two share: a move from the local array to a dense buffer in a message to send, from the buffer in
         one to receive, between local arrays in a copy.
     key : tuple of int
-        Place in the schedule; the same for sender and receiver.
+        Place in the schedule, the same for sender and receiver.
     first, last : int
-        The part of the box's elements that goes in this step.
+        The range of the box's elements in this step.
     """
 
     peer: int
@@ -118,13 +118,13 @@ class ByteMessage(NamedTuple):
     peer : int
         Rank of the other process in the group.
     key : tuple of int
-        Place in the schedule; the same for sender and receiver.
+        Place in the schedule, the same for sender and receiver.
     bundle : Bundle
-        All that the two processes share, numbered by bytes.
+        All elements that the two processes share, numbered by bytes.
     first, last : int
-        The part of the bundle's bytes that goes in this step.
+        The range of the bundle's bytes in this step.
     form : Form or None
-        The same elements as one box, where they are of one array.
+        The elements as one box, if they belong to one array.
     """
 
     peer: int
@@ -141,7 +141,7 @@ class ByteMessage(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Bytes `first` to `last` of a message's bundle, and the staging memory for them; `number` counts the message's pieces."""
+    """Bytes `first` to `last` of a message's bundle, with `nbytes` of staging buffer; `number` counts the message's pieces."""
 
     message: ByteMessage
     first: int
@@ -151,69 +151,69 @@ class Piece(NamedTuple):
 
 
 def cut_pieces(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
-    """Messages, in their order, cut between elements into pieces of at most `most` bytes (but at least an element)."""
-    made = []
+    """Cut messages between elements, in order, into pieces of at most `most` bytes (but at least an element)."""
+    pieces = []
     for message in messages:
         first, number = message.first, 0
         while first < message.last:
             last = min(message.bundle.end_of_piece(first, most), message.last)
-            made.append(Piece(message, first, last, last - first, number))
+            pieces.append(Piece(message, first, last, last - first, number))
             first, number = last, number + 1
-    return made
+    return pieces
 
 
 def box_type(box: Box, target: bool, strides: Sequence[int], item: int, order: Sequence[int]) -> MPI.Datatype:
-    """The elements of a box in its source or in its target array, committed; the caller frees it. Not collective.
+    """The committed datatype of a box in its source or target array; the caller frees it.
 
-    One dimension is inside the other: vectors of vectors (Walker & Otto, Figs 2 and 3). A type is as large as the runs of one
-    period, not as its elements. Sender and receiver list elements in the same order.
+    Dimensions are nested: vectors of vectors (Walker & Otto, Figs 2 and 3). The size of a type is proportional to the runs of
+    one period, not to its elements. Sender and receiver list elements in the same order.
 
     Parameters
     ----------
     target : bool
-        Which side of the box.
+        Whether it is the target's side of the box.
     strides : sequence of int
-        Of that side's array, in bytes; displacements are from its element (0, 0, ...).
+        Strides of that side's array, in bytes; displacements count from its element (0, 0, ...).
     item : int
         Bytes of an element.
     order : sequence of int
-        Dimensions from the fastest running to the slowest.
+        Dimensions from the fastest to the slowest.
     """
-    steps = _TypeBuilder()
+    builder = _TypeBuilder()
     try:
-        made = steps.element(item)
+        datatype = builder.element(item)
         for k in order:
-            made = steps.dimension(made, box.runs[k], target, strides[k])
-        return steps.take(made).Commit()
+            datatype = builder.dimension(datatype, box.runs[k], target, strides[k])
+        return builder.take(datatype).Commit()
     finally:
-        steps.free()
+        builder.free()
 
 
 class _TypeBuilder:
-    """The types from an element to a box, each made of those before; they may be freed once the last is made."""
+    """Builds the datatype of a box from that of an element; intermediate types are freed at the end."""
 
     def __init__(self) -> None:
-        self._made: list[MPI.Datatype] = []
+        self._intermediate: list[MPI.Datatype] = []
 
     def _keep(self, datatype: MPI.Datatype) -> MPI.Datatype:
-        self._made.append(datatype)
+        self._intermediate.append(datatype)
         return datatype
 
     def take(self, datatype: MPI.Datatype) -> MPI.Datatype:
-        """Leave this one to the caller."""
-        self._made.remove(datatype)
+        """Leave a type to the caller."""
+        self._intermediate.remove(datatype)
         return datatype
 
     def free(self) -> None:
-        """Free all others."""
-        for datatype in self._made:
+        """Free all other types."""
+        for datatype in self._intermediate:
             datatype.Free()
 
     def element(self, item: int) -> MPI.Datatype:
         return self._keep(MPI.BYTE.Create_contiguous(item))
 
     def dimension(self, oldtype: MPI.Datatype, runs: Runs, target: bool, stride: int) -> MPI.Datatype:
-        """`oldtype` at every position of `runs`: whole periods, and what is left of the last."""
+        """`oldtype` at every position of `runs`: whole periods and a rest."""
         table = runs.side(target)
         period = (runs.period_y if target else runs.period_x) * stride
         whole, rest = divmod(runs.total, runs.per_period)
@@ -222,13 +222,13 @@ class _TypeBuilder:
             parts.append((0, self.repeated(self.period(oldtype, table, stride), whole, period)))
         if rest:
             before = np.cumsum(table[:, 2]) - table[:, 2]
-            some = table[before < rest]
-            some[-1, 2] = rest - before[len(some) - 1]
-            parts.append((whole * period, self.period(oldtype, some, stride)))
+            rows = table[before < rest]
+            rows[-1, 2] = rest - before[len(rows) - 1]
+            parts.append((whole * period, self.period(oldtype, rows, stride)))
         return self.placed(parts)
 
     def period(self, oldtype: MPI.Datatype, table: NDArray[np.int64], stride: int) -> MPI.Datatype:
-        """Runs given as rows start, step, count."""
+        """`oldtype` at the runs of a table with rows start, step, count."""
         kinds: dict[tuple[int, int], MPI.Datatype] = {}
         parts = []
         for start, step, count in table.tolist():
@@ -241,12 +241,12 @@ class _TypeBuilder:
         """A vector: `oldtype` at equal distances in bytes."""
         if count == 1:
             return oldtype
-        if stride == -1:  # single bytes, which Open MPI 4.1 would read forwards
+        if stride == -1:  # single bytes: Open MPI 4.1 would read them forwards
             pair = self._keep(oldtype.Create_hindexed_block(1, [0, -1]))
             pairs = [(0, self.repeated(pair, count // 2, -2))]
             return self.placed([*pairs, (1 - count, oldtype)] if count % 2 else pairs)
         if count <= LARGEST_COUNT:
-            if stride == oldtype.extent:  # said so: MPICH copies a vector element by element, even one without gaps
+            if stride == oldtype.extent:  # MPICH copies a vector element by element, even without gaps
                 return self._keep(oldtype.Create_contiguous(count))
             return self._keep(oldtype.Create_hvector(count, 1, stride))
         many, rest = divmod(count, LARGEST_COUNT)
@@ -257,7 +257,7 @@ class _TypeBuilder:
         return self.placed(parts)
 
     def placed(self, parts: Sequence[tuple[int, MPI.Datatype]]) -> MPI.Datatype:
-        """Types at displacements in bytes: a vector where they are alike at equal distances."""
+        """Types at displacements in bytes: a vector if they are equal and equidistant."""
         first, datatype = parts[0]
         if len(parts) == 1:
             return datatype if first == 0 else self._keep(datatype.Create_hindexed_block(1, [first]))
@@ -271,25 +271,25 @@ class _TypeBuilder:
 
 
 class Slot(NamedTuple):
-    """A part of the staging memory, and its address."""
+    """A part of the staging buffer, and its address."""
 
     memory: memoryview
     address: int
 
 
 def cut_slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
-    """Staging memory cut into slots of the given sizes in bytes."""
-    memory, at = memoryview(staging), 0  # type: ignore[arg-type]
+    """Cut the staging buffer into slots of the given sizes in bytes."""
+    memory, offset = memoryview(staging), 0  # type: ignore[arg-type]
     base = address_of(staging)
-    made = []
+    slots = []
     for size in sizes:
-        made.append(Slot(memory[at : at + size], base + at))
-        at += size
-    return made
+        slots.append(Slot(memory[offset : offset + size], base + offset))
+        offset += size
+    return slots
 
 
 class Buffers(ABC):
-    """How a piece of a message is given to MPI: packed in staging memory, or as derived datatypes of the users' arrays."""
+    """The form in which MPI gets a piece: packed in a staging buffer, or as a derived datatype of the user's array."""
 
     name: ClassVar[str]
 
@@ -300,61 +300,61 @@ class Buffers(ABC):
 
     @abstractmethod
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
-        """Pieces of at most `most` bytes of staging memory, and the bytes that the largest needs. Not collective."""
+        """Cut messages into pieces of at most `most` bytes of staging buffer; also the bytes of the largest."""
 
     @abstractmethod
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
-        """What to send, made ready. Not collective."""
+        """Prepare a piece for sending."""
 
     @abstractmethod
     def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
-        """What to receive into. Not collective."""
+        """The buffer for receiving a piece."""
 
     @abstractmethod
     def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
-        """Bring what was received to where it belongs. Not collective."""
+        """Move a received piece to its place in B."""
 
     @abstractmethod
     def origin(self, run: Run, target: bool, first: Slot) -> int:
-        """Address from which a collective call counts, given the first of the slots. Not collective."""
+        """The address from which a collective call counts displacements; `first` is the first slot."""
 
 
 class Packed(Buffers):
-    """Elements are gathered into staging memory and scattered out of it by our own loops."""
+    """Elements are packed into staging buffers and unpacked from them by our own loops."""
 
     name: ClassVar[str] = "packed"
 
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
-        """Pieces of at most `most` bytes (but at least an element), and the bytes of the largest. Not collective."""
+        """Cut messages into pieces of at most `most` bytes (but at least an element); also the bytes of the largest."""
         pieces = cut_pieces(messages, most)
         return pieces, max((piece.nbytes for piece in pieces), default=0)
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
-        """Gather a piece out of the local A. Not collective."""
-        began = time.perf_counter()
+        """Pack a piece from the local A."""
+        start = time.perf_counter()
         piece.message.bundle.move(run.origins, slot.address, piece.first, piece.last)
-        run.add_time("packed", began)
+        run.add_time("packed", start)
         return slot.memory, piece.nbytes, self.byte
 
     def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
-        """Staging memory for a piece. Not collective."""
+        """The slot of a piece."""
         return slot.memory, piece.nbytes, self.byte
 
     def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
-        """Scatter a piece into the local B. Not collective."""
-        began = time.perf_counter()
+        """Unpack a piece into the local B."""
+        start = time.perf_counter()
         piece.message.bundle.move(run.origins, slot.address, piece.first, piece.last)
-        run.add_time("unpacked", began)
+        run.add_time("unpacked", start)
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:
-        """That of the first slot. Not collective."""
+        """The address of the first slot."""
         return first.address
 
 
 class Datatypes(Buffers):
-    """MPI itself gathers and scatters, by derived datatypes: no staging memory of ours, and a message goes whole.
+    """MPI packs and unpacks by derived datatypes: without staging buffers, each message in one piece.
 
-    Types are committed when first needed and freed with this object, which is a local operation.
+    Types are committed at their first use and freed with this object, a local operation.
     """
 
     name: ClassVar[str] = "datatypes"
@@ -364,30 +364,30 @@ class Datatypes(Buffers):
         weakref.finalize(self, _free, self._types)
 
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
-        """Whole messages, which need no staging memory. Not collective."""
+        """One piece for each message, without staging buffer."""
         return [Piece(message, message.first, message.last, 0, 0) for message in messages], 0
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
-        """The message in the local A. Not collective."""
+        """The message in the local A."""
         return memory_at(run.addresses[0]), 1, self.datatype(piece.message, target=False)
 
     def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
-        """The message in the local B. Not collective."""
+        """The message in the local B."""
         return memory_at(run.addresses[1]), 1, self.datatype(piece.message, target=True)
 
     def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
-        """It is where it belongs. Not collective."""
+        """Nothing: MPI has moved the piece to its place."""
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:
-        """That of the local A or the local B. Not collective."""
+        """The address of the local A or the local B."""
         return run.addresses[target]
 
     def datatype(self, message: ByteMessage, target: bool) -> MPI.Datatype:
-        """The datatype of a message in the local A, or in the local B. Not collective."""
+        """The datatype of a message in the local A or the local B."""
         if message.form is None:
-            raise RuntimeError("a datatype of several boxes: such plans are refused buffers='datatypes'")
+            raise RuntimeError("a message of several boxes has no datatype: such plans refuse buffers='datatypes'")
         box, strides, item, order = message.form
-        # a run may begin in one order and go in the other
+        # the agreed order may differ from the one that a run began with
         key = message.peer, message.key, target, strides, item, order
         if key not in self._types:
             self._types[key] = box_type(box, target, strides, item, order)
@@ -395,12 +395,12 @@ class Datatypes(Buffers):
 
 
 def memory_at(address: int) -> MPI.buffer:
-    """Memory that starts there; how far it goes is for counts and datatypes to say. Not collective."""
+    """A buffer at an address; counts and datatypes determine its extent."""
     return MPI.buffer.fromaddress(address, 0)
 
 
 def _free(types: dict[tuple[Any, ...], MPI.Datatype]) -> None:
-    """Free datatypes: a local operation, and what is under way with them goes on."""
+    """Free datatypes, a local operation; operations in flight with them continue."""
     if not MPI.Is_finalized():
         for datatype in types.values():
             datatype.Free()

@@ -1,7 +1,7 @@
-"""Shared: ranks of one node pass chunks through a ring in memory that they share; messages to other nodes go by MPI.
+"""The exchange `shared`: chunks through a ring in shared memory within a node, MPI between nodes.
 
-Packing, unpacking and the local copy take turns in one compiled loop (`_kernels.transport.Traffic`), chunks small enough to
-stay in cache in between: main memory sees each byte read once and written once.
+One compiled loop (`_kernels.transport.Traffic`) alternates packing, unpacking and the local copy. Chunks stay in cache in
+between, so main memory sees each byte read once and written once.
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ from .exchange import Exchange, Options, Progress, prepare, stores_for
 from .message import ByteMessage, Run
 from .pipeline import Windowed
 
-INTERLEAVED_FROM = (
-    2**20
-)  # bytes that the ranks of a node write, from which on messages that share columns are interleaved
-SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
+INTERLEAVED_FROM = 2**20  # bytes that the ranks of a node write; with fewer, messages are not interleaved
+SHORTEST = 40  # mean bytes of a run; messages of shorter runs are not interleaved
 SLOTS = 4
 
 Pairs = list[tuple[int, Bundle]]
 
 
 class Shared(Exchange):
-    """A ring in shared memory on each node, `windowed` between them.
+    """A ring in shared memory within each node, `windowed` between nodes.
 
-    A pair goes whole, at the place of its first message in the schedule. Elements too large for a rank's share of its area go
-    by MPI.
+    All messages for a peer go together, at the place of the first in the schedule. Elements too large for the ring go by MPI.
     """
 
     name: ClassVar[str] = "shared"
@@ -51,9 +48,10 @@ class Shared(Exchange):
         self.ring = None if node is None else node.ring
         if self.ring is not None and not _fits(self.ring, options.item):
             self.ring = None
-        here = {} if node is None or self.ring is None else node.number
-        sent, received = _parted(self.sends, here), _parted(self.receives, here)
-        self._here, self._away = (sent[0], received[0]), (sent[1], received[1])
+        number = {} if node is None or self.ring is None else node.number
+        sends_here, sends_away = _split(self.sends, number)
+        receives_here, receives_away = _split(self.receives, number)
+        self._here, self._away = (sends_here, receives_here), (sends_away, receives_away)
         by_mpi = any(self._away)
         self.by_mpi = by_mpi or self.ring is None  # whether this rank uses MPI
         self._limit = options.memory_limit // 2 if by_mpi else options.memory_limit
@@ -61,7 +59,7 @@ class Shared(Exchange):
 
     @functools.cached_property
     def between(self) -> Windowed:
-        """What goes by MPI."""
+        """The exchange of messages by MPI."""
         sends, receives = self._away
         copies = Bundle([], "") if self.ring is not None else self.copies
         limit = self.options.memory_limit
@@ -70,84 +68,84 @@ class Shared(Exchange):
 
     @property
     def sends_early(self) -> bool:
-        """Whether messages between nodes go before the vote is known. Not collective."""
+        """Whether messages between nodes are sent before the vote is counted."""
         return self.by_mpi and self.between.sends_early
 
     @property
     def staging_bytes(self) -> int:
-        """Shared and private staging memory of one run. Not collective."""
+        """Bytes of staging buffers of one run, shared and private."""
         if self.ring is None or not self._here[0]:
             return self.private_bytes
-        wanted = sum(bundle.size for _, bundle in self._here[0])
-        return self.private_bytes + max(self._least, min(self._limit, self.ring.area, wanted))
+        nbytes = sum(bundle.size for _, bundle in self._here[0])
+        return self.private_bytes + max(self._least, min(self._limit, self.ring.area, nbytes))
 
     @property
     def private_bytes(self) -> int:
-        """The part of it that each run takes for itself. Not collective."""
+        """Bytes of staging buffers that are private to a run."""
         return self.between.staging_bytes if self.by_mpi else 0
 
     @functools.cached_property
     def traffic(self) -> Traffic | None:
-        """What goes through the ring, where there is one."""
+        """The traffic through the ring, or None without a ring."""
         if self.ring is None:
             return None
-        limit = max(self._limit, self._least)  # as `staging_bytes` counts it
+        limit = max(self._limit, self._least)  # as in `staging_bytes`
         return _traffic(self.ring, self._here[0], self._here[1], self.copies, limit)
 
     @classmethod
     def make_traffic(
         cls, sends: Pairs, receives: Pairs, copies: Bundle, item: int, limit: int, node: Node
     ) -> Traffic | None:
-        """All of a run, where it goes through the ring: what `compiled` gives, before there is an exchange. Not collective.
+        """Make the traffic of `compiled` without an exchange; None unless everything goes through the ring.
 
         Parameters
         ----------
         sends, receives : list of (int, Bundle)
-            For each other rank of the group, in the order of the messages, what goes to it or comes from it.
+            For each peer, in the order of messages, its rank in the group and the bundle.
         copies, node
             As for an exchange.
         item, limit : int
             Bytes of an element, and the memory limit.
         """
         prepare()
-        ring, here = node.ring if node.whole else None, node.number
+        ring, number = node.ring if node.whole else None, node.number
         if ring is None or not _fits(ring, item) or _least(sends) > limit:
             return None
-        outgoing = [(here[peer], bundle) for peer, bundle in sends]
-        incoming = [(here[peer], bundle) for peer, bundle in receives]
+        outgoing = [(number[peer], bundle) for peer, bundle in sends]
+        incoming = [(number[peer], bundle) for peer, bundle in receives]
         return _traffic(ring, outgoing, incoming, copies, limit)
 
     def compiled(self) -> Traffic | None:
-        """What goes through the ring, if that is all that goes anywhere. Not collective."""
+        """The traffic through the ring, if the ring holds all ranks of the group."""
         return self.traffic if self.node is not None and self.node.whole else None
 
     def begin(self, run: Run) -> RingAndMPI:
-        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        """Prepare a run with all its memory; nothing moves yet."""
         return RingAndMPI(self, run)
 
 
-def _parted(
-    messages: Sequence[ByteMessage], here: dict[int, int]
+def _split(
+    messages: Sequence[ByteMessage], number: dict[int, int]
 ) -> tuple[list[tuple[int, Bundle]], list[ByteMessage]]:
-    """Ring rank and bundle of each pair on this node, once; and the messages of other nodes."""
+    """The rank in the ring and the bundle of each peer on this node; and the messages of other nodes."""
     pairs: dict[int, Bundle] = {}
     away = []
     for message in messages:
-        place = here.get(message.peer)
-        if place is None:
+        ring_rank = number.get(message.peer)
+        if ring_rank is None:
             away.append(message)
         else:
-            pairs.setdefault(place, message.bundle)
+            pairs.setdefault(ring_rank, message.bundle)
     return list(pairs.items()), away
 
 
 def _fits(ring: Ring, item: int) -> bool:
-    """Whether the area of a rank has room for an element for each other rank."""
+    """Whether a rank's area has room for an element for each other rank."""
     return item <= ring.area // max(1, ring.size - 1)
 
 
 def _least(sends: Pairs) -> int:
-    """Bytes of the area for an element of each message."""
+    """Bytes of one element of each message."""
     return len(sends) * max([bundle.largest_element for _, bundle in sends]) if sends else 0
 
 
@@ -166,35 +164,35 @@ def _traffic(ring: Ring, sends: Pairs, receives: Pairs, copies: Bundle, limit: i
 
 
 class RingAndMPI(Progress):
-    """A run through the ring and by MPI at once."""
+    """A run through the ring and by MPI together."""
 
     def __init__(self, exchange: Shared, run: Run, begun: Traffic | None = None) -> None:
         super().__init__(exchange, run)
         self._traffic = exchange.traffic
-        self._begun = begun  # a compiled call has packed for it already
+        self._begun = begun  # the traffic in which a compiled call has packed already
         self._between = None
         if exchange.by_mpi:
             between = dataclasses.replace(run, other_order=lambda: cast(Shared, run.other_order()).between)
             self._between = exchange.between.begin(between)
 
     def send_early(self) -> None:
-        """Send what may go before the vote is known. Not collective."""
+        """Send the messages that need not wait for the vote."""
         if self._between is not None:
             self._between.send_early()
 
     def withdraw(self) -> tuple[int, ...]:
-        """The vote was not good: the ranks to which something has been sent. Not collective."""
+        """Withdraw after a failed vote; return the ranks to which messages were sent."""
         if self._begun is not None:
             self._begun.take_back_all()
             self._begun = None
         return () if self._between is None else self._between.withdraw()
 
     def is_sent(self) -> bool:
-        """Whether MPI has done with what was sent before the vote, which was not good. Not collective."""
+        """Whether the sends before a failed vote are complete."""
         return self._between is None or self._between.is_sent()
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
-        """Start both ways. Not collective."""
+        """Start both."""
         assert isinstance(exchange, Shared)
         self._traffic = exchange.traffic
         if self._traffic is not None:
@@ -206,7 +204,7 @@ class RingAndMPI(Progress):
             self._between.start(exchange.between, mark)
 
     def advance(self, block: bool) -> bool:
-        """Go on with both ways. Not collective."""
+        """Make progress on both."""
         if self._traffic is not None and self._traffic.advance(block and self._between is None):
             if self.run.spent is not None:
                 for part, seconds in zip(("packed", "copied", "unpacked"), self._traffic.spent(), strict=True):

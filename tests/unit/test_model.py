@@ -47,8 +47,8 @@ def test_pieces_are_short_where_the_wire_is_slow_and_overlap_with_packing_where_
 @pytest.mark.parametrize(("messages", "each"), [(0, FEW), (1, FEW), (5, 3), (8, 2), (15, 1), (1000, 1)])
 def test_all_messages_are_under_way_at_once_on_slow_links(messages: int, each: int) -> None:
     options = Options(2**26, extents=Extents(messages), cutting=Cutting(SHORTEST_PIECE, MANY_PIECES, spread=True))
-    assert Windowed.for_a_peer(options) == each
-    assert Windowed.for_a_peer(options._replace(cutting=options.cutting._replace(spread=False))) is None
+    assert Windowed.pieces_per_peer(options) == each
+    assert Windowed.pieces_per_peer(options._replace(cutting=options.cutting._replace(spread=False))) is None
     assert Windowed.in_flight(options, SHORTEST_PIECE) == (MANY_PIECES, MANY_PIECES)
     assert Windowed.in_flight(options._replace(memory_limit=10 * SHORTEST_PIECE), SHORTEST_PIECE) == (5, 5)
 
