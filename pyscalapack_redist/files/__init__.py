@@ -1,6 +1,6 @@
 """Distributed arrays in files, read and written by all ranks at once: .npy and raw binary by MPI-IO, HDF5 by h5py.
 
-load and save (load_and_save) -> what the file holds (contents) -> what ranks do together, and slabs (slabs, hdf5)
+Modules, from the public functions down: load_and_save; contents (formats and windows); slabs, hdf5, replacement.
 """
 
 from __future__ import annotations

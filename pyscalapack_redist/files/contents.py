@@ -1,6 +1,7 @@
-"""What a file holds: the format that its name tells, the array in it, and the part of that which a caller means.
+"""The contents of a file: its format, the array in it, and windows of the array.
 
-A .npy file has a header (NumPy enhancement proposal 1); of a raw one the caller says what it holds.
+The suffix of the name selects the format. A .npy file has a header (NumPy enhancement proposal 1); for a raw file the caller
+gives shape and dtype.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..layout.dimensions import sub_array
 Region = tuple[slice, ...]  # a box of an array
 Window = slice | EllipsisType | tuple[slice | EllipsisType, ...] | None
 
-LONGEST = 2**20  # bytes of a header; NumPy's own is below 2**16 unless a record has thousands of fields
+LONGEST = 2**20  # bytes of a header; usually below 2**16, except for records with thousands of fields
 
 
 # -- the format, by name
@@ -50,26 +51,26 @@ FOREIGN = {
 
 
 NOT_READ = (
-    "is not read here: keep the array in a .npy or .h5 file; where its elements lie in this one as they are in memory, give "
-    "dtype= and offset=, the byte where they begin"
+    "cannot be read: use a .npy or .h5 file; if this file contains the elements as they are in memory, give dtype= and "
+    "offset=, the byte where they begin"
 )
-NOT_WRITTEN = "is not written here: give a name in .npy, .h5 or .hdf5, or another ending (.bin) for the elements alone"
+NOT_WRITTEN = "cannot be written: use a name in .npy, .h5 or .hdf5, or another suffix (.bin) for the elements alone"
 
 
 def check_format(name: str, refusal: str) -> None:
-    """Refuse to take for the elements alone what a file's name says to be of a format that is not known here."""
+    """Raise a FileError for a file with the suffix of an unsupported format."""
     ending = os.path.splitext(name)[1].lower()
     if ending in FOREIGN:
         raise FileError(f"{name}: {FOREIGN[ending]} {refusal}")
 
 
 def is_hdf5(name: str) -> bool:
-    """Whether a file of this name is HDF5, in whatever case its ending is."""
+    """Whether a file of this name is HDF5; upper and lower case are equal."""
     return name.lower().endswith((".h5", ".hdf5"))
 
 
 def is_npy(name: str) -> bool:
-    """Whether a file of this name is NumPy's."""
+    """Whether a file of this name is a .npy file."""
     return name.lower().endswith(".npy")
 
 
@@ -84,7 +85,7 @@ def checked_path(path: object, dataset: object) -> str:
     if dataset is not None:
         if not is_hdf5(name):
             raise FileError(
-                f"dataset = {dataset!r} is for HDF5: the name of such a file ends in .h5 or .hdf5, not as {name!r}"
+                f"dataset = {dataset!r} is for HDF5 files, whose names end in .h5 or .hdf5; the name is {name!r}"
             )
         if not isinstance(dataset, str) or not dataset.strip("/") or "\0" in dataset:
             raise FileError(f"dataset = {dataset!r} must be the name of a data set in {name}")
@@ -92,7 +93,7 @@ def checked_path(path: object, dataset: object) -> str:
 
 
 def check_ordinary(path: str) -> None:
-    """Raise a FileError for a pipe, which would be waited for, or a device. Not collective."""
+    """Raise a FileError for a pipe, on which opening would block, or a device."""
     if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
         raise FileError(f"{path} is not an ordinary file: give another path")
 
@@ -101,18 +102,18 @@ def check_ordinary(path: str) -> None:
 
 
 class FileSpan(NamedTuple):
-    """Neighbours in a file, from the first to the last element of a box; others may lie between its elements.
+    """Consecutive elements of a file, from the first to the last element of a box; other elements may lie in between.
 
     Attributes
     ----------
     start : int
-        Byte of the first one.
+        Byte of the first element.
     length : int
-        How many elements.
+        Number of elements.
     part : tuple of slice
-        The box, in the region of which it is a part; dimensions go from the slowest to the fastest.
+        The box as a part of the region; dimensions from the slowest to the fastest.
     strides : tuple of int
-        Bytes from index to index along these.
+        Bytes from index to index along these dimensions.
     """
 
     start: int
@@ -123,20 +124,20 @@ class FileSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class FileArray:
-    """An array in a file, or a window of it. Regions are counted from the window's first element.
+    """An array in a file, or a window of it. Regions are relative to the window's first element.
 
     Attributes
     ----------
     dtype : dtype
-        Of its elements, in the file's byte order.
+        Dtype of the elements, in the file's byte order.
     shape : tuple of int
-        Shape of the whole.
+        Shape of the whole array.
     order : {"C", "F"}
-        Which index runs fastest: the last or the first.
+        Index that runs fastest: the last or the first.
     offset : int
-        Byte where the first element begins.
+        Byte of the first element.
     window : tuple of slice, optional
-        The part that is meant; by default all.
+        The window; by default the whole array.
     """
 
     dtype: np.dtype[Any]
@@ -151,52 +152,52 @@ class FileArray:
         return self.offset + self.dtype.itemsize * math.prod(self.shape)
 
     def start_of(self, region: Region) -> int:
-        """Byte where the first element of a region begins."""
+        """Byte of the first element of a region."""
         return self.offset + first_element(self.within(region), self.shape, self.order) * self.dtype.itemsize
 
     def within(self, region: Region) -> Region:
-        """A region of the window, as one of the whole."""
+        """A region of the window as a region of the whole array."""
         if self.window is None:
             return region
         return tuple(
-            slice(part.start + all_of.start, part.stop + all_of.start)
-            for part, all_of in zip(region, self.window, strict=True)
+            slice(part.start + window.start, part.stop + window.start)
+            for part, window in zip(region, self.window, strict=True)
         )
 
     def spans(self, region: Region, gap: int, limit: int) -> Iterator[FileSpan]:
-        """A region, which is not empty, in spans of the file, one after another.
+        """Divide a nonempty region into spans of the file.
 
         Parameters
         ----------
         region : tuple of slice
-            Of the window.
+            A region of the window.
         gap : int
-            How many others may lie between two runs of its elements that share a span; none with 0.
+            Most other elements between two runs in one span.
         limit : int
-            Length of a span; one without others may be longer.
+            Longest span; a span without other elements may be longer.
         """
         step = 1 if self.order == "C" else -1
         lengths = [part.stop - part.start for part in region][::step]
         strides = [math.prod(self.shape[::step][k + 1 :]) for k in range(len(lengths))]
-        cut, inner = len(lengths), 1  # from the first to the last one in the dimensions from `cut` on
+        cut, inner = len(lengths), 1  # elements of a span over the dimensions from `cut` on
         while cut and strides[cut - 1] - inner <= gap and (inner <= limit or strides[cut - 1] == inner):
             cut -= 1
             inner += (lengths[cut] - 1) * strides[cut]
         is_short = inner <= max(limit, math.prod(lengths[cut:]))
         inner -= (lengths[cut] - 1) * strides[cut]
-        each = lengths[cut] if is_short else max(1, (limit - inner) // strides[cut] + 1)
-        first, apart = self.start_of(region), tuple(stride * self.dtype.itemsize for stride in strides)
+        indices_each = lengths[cut] if is_short else max(1, (limit - inner) // strides[cut] + 1)
+        first, byte_strides = self.start_of(region), tuple(stride * self.dtype.itemsize for stride in strides)
         rest = tuple(slice(0, n) for n in lengths[cut + 1 :])
         for fixed in itertools.product(*map(range, lengths[:cut])):
-            place, outer = first + sum(map(operator.mul, fixed, apart)), tuple(slice(i, i + 1) for i in fixed)
-            for low in range(0, lengths[cut], each):
-                high = min(low + each, lengths[cut])
+            start, outer = first + sum(map(operator.mul, fixed, byte_strides)), tuple(slice(i, i + 1) for i in fixed)
+            for low in range(0, lengths[cut], indices_each):
+                high = min(low + indices_each, lengths[cut])
                 length = (high - low - 1) * strides[cut] + inner
-                yield FileSpan(place + low * apart[cut], length, (*outer, slice(low, high), *rest), apart)
+                yield FileSpan(start + low * byte_strides[cut], length, (*outer, slice(low, high), *rest), byte_strides)
 
 
 def first_element(region: Region, shape: Sequence[int], order: str) -> int:
-    """Number, in the file, of a region's first element. Not collective."""
+    """Number of a region's first element in the file."""
     number = 0
     for part, n in zip(region if order == "C" else region[::-1], shape if order == "C" else shape[::-1], strict=True):
         number = number * n + part.start
@@ -207,14 +208,14 @@ def first_element(region: Region, shape: Sequence[int], order: str) -> int:
 
 
 def read_npy_header(path: str) -> FileArray:
-    """What a .npy file holds, checked against its length. Not collective.
+    """Read the header of a .npy file, and check the file's length.
 
     Raises
     ------
     FileError
-        It is not a .npy file, holds Python objects, or ends too early.
+        The file is not a .npy file, holds Python objects, or is too short.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     with open(path, "rb") as file:
         length = os.fstat(file.fileno()).st_size
@@ -225,10 +226,10 @@ def read_npy_header(path: str) -> FileArray:
             shape, fortran, dtype = HEADERS[version](file, LONGEST)
             sizes = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
             if not sizes or type(fortran) is not bool:
-                raise ValueError(f"its header says shape {shape!r} and fortran_order {fortran!r}")
+                raise ValueError(f"its header has shape {shape!r} and fortran_order {fortran!r}")
         except OSError:
             raise
-        except Exception as error:  # of Python's parsers, of NumPy's: any kind
+        except Exception as error:  # Python's and NumPy's parsers raise many types
             raise FileError(f"{path} ({length} bytes) is not a .npy file that can be read: {error}") from error
         array = FileArray(dtype, shape, "F" if fortran else "C", file.tell())
     if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
@@ -243,13 +244,13 @@ def read_npy_header(path: str) -> FileArray:
 
 
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> bytes:
-    """The bytes before the elements, as NumPy writes them. Not collective."""
+    """The header of a .npy file, as NumPy writes it."""
     fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": order == "F", "shape": shape}
     for write in (np.lib.format.write_array_header_1_0, np.lib.format.write_array_header_2_0):
         buffer = io.BytesIO()
         try:
             write(buffer, fields)
-        except (ValueError, UnicodeError):  # too long for it, or names that latin-1 has not
+        except (ValueError, UnicodeError):  # too long, or names that are not latin-1
             continue
         return buffer.getvalue()
     text = repr(fields).encode()
@@ -258,7 +259,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> byte
 
 
 def _read_header_3(file: BinaryIO, longest: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Version 3.0 has names of fields in UTF-8."""
+    """Read a header of version 3.0, which has names of fields in UTF-8."""
     length = int.from_bytes(file.read(4), "little")
     text = file.read(length) if length <= longest else b""
     if len(text) < length:
@@ -274,12 +275,12 @@ HEADERS: dict[tuple[int, int], Callable[[Any, int], tuple[tuple[int, ...], bool,
 }
 
 
-# -- the part that is meant
+# -- windows
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """What a caller says of the array in a file, as the arguments of `load` and `save` of the same names."""
+    """The arguments of `load` and `save` that describe the array in a file."""
 
     window: Window
     shape: Sequence[int] | None
@@ -288,7 +289,7 @@ class FilePart:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same in plain values, equal on ranks that mean the same. Not collective."""
+        """The arguments as plain values that are equal on ranks with equal arguments."""
         shape = [str(n) for n in self.shape] if isinstance(self.shape, Iterable) else self.shape
         return self.order or "C", self.offset, None if self.window is None else self._text, shape
 
@@ -298,15 +299,15 @@ class FilePart:
 
     @property
     def _text(self) -> str:
-        """The window as it is written in brackets."""
+        """The window as written in brackets."""
         return f"[{', '.join(map(_bounds, self._slices))}]"
 
     def check(self, name: str) -> None:
-        """Refuse what is wrong with the arguments for a file that is there, whatever it holds. Not collective."""
+        """Check the arguments for an existing file, before it is opened; a FileError if they are invalid."""
         raw = not (is_npy(name) or is_hdf5(name))
         for argument, value in (("order", self.order), ("offset", self.offset), ("shape", self.shape)):
             if value is not None and not raw:
-                raise FileError(f"{argument} = {value!r} is for raw files: {name} tells itself; omit it")
+                raise FileError(f"{argument} = {value!r} is for raw files: {name} has its own; omit it")
         self._check_order()
         if self.offset is not None:
             whole_number("offset", self.offset, 0, ": the byte where the array begins")
@@ -315,22 +316,20 @@ class FilePart:
         if self.shape is not None:
             if self.window is None:
                 raise FileError(
-                    f"shape = {self.shape!r} is for window=: without it the array in {name} has the shape of desc"
+                    f"shape = {self.shape!r} is for window=: without window= the array in {name} has the shape of desc"
                 )
             if not isinstance(self.shape, Iterable):
                 raise FileError(f"shape = {self.shape!r} must be a sequence of integers")
             for k, n in enumerate(self.shape):
                 whole_number(f"shape[{k}]", n, 0)
         elif raw and self.window is not None:
-            raise FileError(
-                f"window = {self._text}: {name} is read as raw binary, which does not tell the shape of its array: give shape="
-            )
+            raise FileError(f"window = {self._text}: {name} is read as raw binary, which has no shape: give shape=")
 
     def check_new(self, name: str) -> None:
-        """Refuse what is wrong with the arguments for a new file. Not collective."""
+        """Check the arguments for a new file; a FileError if they are invalid."""
         for argument, value in (("shape", self.shape), ("offset", self.offset)):
             if value is not None:
-                raise FileError(f"{argument} = {value!r} is for window=: without it the file is the array")
+                raise FileError(f"{argument} = {value!r} is for window=: without window= the array is the whole file")
         self._check_order()
         if self.order == "F" and is_hdf5(name):
             raise FileError(f"order = 'F': in {name} the last index runs fastest, as always in HDF5; omit it")
@@ -340,30 +339,28 @@ class FilePart:
             raise FileError(f"order = {self.order!r} must be 'C' (the last index runs fastest) or 'F' (the first one)")
 
     def locate(self, name: str, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """Where what is meant of a .npy or raw file is, checked against its length and the layout. Not collective."""
+        """The array or window in a .npy or raw file, checked against the file's length and the layout."""
         if is_npy(name):
             return self.of(read_npy_header(name), name, desc)
         length = os.stat(name).st_size
         if dtype is None:
-            raise FileError(
-                f"{name} is read as raw binary, which does not tell its dtype: give dtype=, as in ndarray.tofile"
-            )
+            raise FileError(f"{name} is read as raw binary, which has no dtype: give dtype=, as for numpy.fromfile")
         shape = desc.shape if self.shape is None else tuple(map(int, self.shape))
         array = FileArray(dtype, shape, self.order or "C", self.offset or 0)
         if length < array.end or (self.offset is None and length > array.end):
             raise FileError(
                 f"{name} has {length} bytes, but an array of shape {shape} of {dtype} ends at byte {array.end}"
-                + (": in a longer file, say where it begins by offset=" if length > array.end else "")
+                + (": in a longer file, give the first byte of the array by offset=" if length > array.end else "")
             )
         return self.of(array, name, desc)
 
     def of(self, array: FileArray, name: str, desc: Descriptor) -> FileArray:
-        """What is meant of an array in a file, checked against the layout. Not collective."""
+        """The array or the window, checked against the layout."""
         if self.window is None:
             if array.shape != desc.shape:
                 raise FileError(
                     f"{name} holds an array of shape {array.shape}, but desc has shape {desc.shape}: they must be equal, "
-                    "or window= say which part is meant"
+                    "or window= must select a part"
                 )
             return array
         window = f"window = {self._text} of {name}, which holds an array of shape {array.shape}"

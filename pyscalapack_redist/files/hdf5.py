@@ -1,4 +1,4 @@
-"""HDF5 by h5py: slabs go to the ranks that call HDF5, all of them or, without MPI in h5py, the first one."""
+"""HDF5 files by h5py. All ranks call HDF5 if h5py was built with MPI, else the first rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .slabs import ArrayFile, Slab, check_openable, on_all, on_first
 
 
 class Hdf5(ArrayFile):
-    """A data set of an HDF5 file; a LibraryError where h5py cannot be imported. Made collectively."""
+    """A data set of an HDF5 file; a LibraryError if h5py cannot be imported. The constructor is collective."""
 
     def __init__(self, group: MPIGroup, path: str, name: str, dataset: str) -> None:
         self._dataset = dataset
@@ -32,20 +32,20 @@ class Hdf5(ArrayFile):
 
     def _warn(self) -> None:
         warnings.warn(
-            f"{self.name}: h5py was built without MPI, so the first rank reads and writes for all of them",
+            f"{self.name}: h5py was built without MPI, so the first rank reads and writes for all ranks",
             RuntimeWarning,
             stacklevel=callers_level(),
         )
 
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        def look() -> FileArray:
+        def read() -> FileArray:
             array = read_dataset(self._h5py, self.path, self._dataset, self.name)
             return part.of(array, f"{self.name}: {self._dataset}", desc)
 
-        return on_first(self.group, look)
+        return on_first(self.group, read)
 
     def create(self, target: str, array: FileArray) -> FileArray:
-        """Make the file with the data set, and all else that `target` has. Collective."""
+        """Make the file with the data set, and copy the other contents of `target`. Collective."""
 
         def make() -> None:
             with _named(self.name):
@@ -64,7 +64,7 @@ class Hdf5(ArrayFile):
 
     @contextmanager
     def opened(self, mode: str) -> Iterator[Any]:
-        def opened() -> Any:  # None on a rank that does not call HDF5
+        def open_file() -> Any:  # None on a rank that does not call HDF5
             with _named(self.name):
                 if self._parallel:
                     return self._h5py.File(self.path, mode, driver="mpio", comm=self.group.comm)
@@ -72,7 +72,7 @@ class Hdf5(ArrayFile):
 
         if self._parallel:
             on_all(self.group, lambda: check_openable(self.path))
-        file = on_all(self.group, opened)
+        file = on_all(self.group, open_file)
 
         def close() -> None:
             with _named(self.name):
@@ -101,7 +101,7 @@ class Hdf5(ArrayFile):
 
 
 def read_dataset(h5py: Any, path: str, dataset: str, name: str) -> FileArray:
-    """What a data set holds; `name` is the file in messages. Not collective."""
+    """Read shape and dtype of a data set; `name` is the file's name in errors."""
     with _named(name), h5py.File(path, "r") as file:
         item = file.get(dataset)
         if not isinstance(item, h5py.Dataset):
@@ -118,7 +118,7 @@ def read_dataset(h5py: Any, path: str, dataset: str, name: str) -> FileArray:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Errors of HDF5, which come as many kinds, are FileErrors."""
+    """Turn errors of HDF5, which have many types, into FileErrors."""
     try:
         yield
     except RedistributionError:
@@ -128,11 +128,11 @@ def _named(name: str) -> Iterator[None]:
 
 
 def library(path: str) -> Any:
-    """The module h5py, or an error that says which file needs it."""
+    """Import h5py; a LibraryError that names the file if it is missing."""
     try:
         import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:
         raise LibraryError(
-            f"{path} is HDF5, for which h5py is needed ({error}): pip install h5py, or use a .npy file"
+            f"{path} is HDF5, which needs h5py ({error}): pip install h5py, or use a .npy file"
         ) from error
     return h5py

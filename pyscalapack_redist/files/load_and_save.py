@@ -1,4 +1,4 @@
-"""load(), save(), shape_of() and dtype_of(): distributed arrays in files, and what a file says of the array that it holds."""
+"""load(), save(), shape_of() and dtype_of(): distributed arrays in files."""
 
 from __future__ import annotations
 
@@ -92,43 +92,42 @@ def load(
 ) -> Any:
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
-    In place of `desc` and `out` it takes a `DistributedArray`, reads into that, and returns it.
+    Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it.
 
-    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary. One
-    of a format that is not read here, such as .npz or .csv, is refused, unless `offset` says where in it elements begin.
-    .npy and raw files are read by MPI-IO. HDF5 is read in parallel where h5py was built with MPI; else the first rank reads
-    for all, and a RuntimeWarning says so.
+    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), others raw binary. Suffixes of
+    other formats, such as .npz or .csv, are an error, unless `offset` has the byte where elements begin. .npy and raw files are
+    read by MPI-IO. HDF5 is read in parallel if h5py was built with MPI; else the first rank reads for all, with a
+    RuntimeWarning.
 
     Parameters
     ----------
     desc : Descriptor, or nine integers
-        Layout to reach. The file, or its window, holds an array of its shape: of a sub-array, of the sub-array's.
+        Layout of the result. The array in the file, or its window, must have its shape; for a sub-array, the sub-array's.
     path : str or path
-        The file; the same on all ranks, all of which must see it.
+        The file, equal on all ranks; all must have access to it.
     out : ndarray, optional
-        This rank's local array to read into; needed where `desc` is of a sub-array, of which only that is written.
+        This rank's local array to read into. Required if `desc` is a sub-array; only the sub-array is written.
     dtype : dtype, optional
-        Of the result; by default that of `out`, or of the file in the machine's byte order. What the file has must
-        be safe to convert to it (`numpy.can_cast`). A raw file's elements are of this dtype, and it must be given, there or
-        by `out`.
+        Dtype of the result; by default that of `out`, or of the file in the machine's byte order. The file's dtype must be safe
+        to convert to it (`numpy.can_cast`). Required for a raw file, as its dtype, here or by `out`.
     order : {"C", "F"}, optional
-        Which index runs fastest in a raw file: the last ("C", the default) or the first. A .npy file has it in its header.
+        Index that runs fastest in a raw file: the last ("C", the default) or the first. A .npy file has it in its header.
     offset : int, optional
-        Byte of a raw file where the array begins; more may then follow it. Without it, the file is the array.
+        Byte of a raw file where the array begins; the file may be longer. By default the array is the whole file.
     dataset : str, optional
         Name of the data set in an HDF5 file; "data" by default.
     window : slice or tuple of slice, optional
-        Part of the file's array to read, such as `np.s_[10:50, :]`; the rest is not. As in `desc[10:50, :]`, negative
-        bounds count from the end, `...` stands for all dimensions that are not named, and a step is 1.
+        Part of the file's array to read, such as `np.s_[10:50, :]`. As in `desc[10:50, :]`, negative bounds count from the end,
+        `...` stands for all remaining dimensions, and a step must be 1.
     shape : sequence of int, optional
-        With `window`: of the array in a raw file, which does not tell it.
+        With `window`: shape of the array in a raw file.
     through : {"slabs"}
-        How the file is read: each rank a contiguous part of it, which is then redistributed.
+        Method: each rank reads a contiguous part of the file, which is then redistributed.
     progress : bool
         Report on the communicator's rank 0 how far the call is: by a bar, if rich is installed and standard output is a
         terminal, else by lines of the logger "pyscalapack_redist", at level INFO.
     comm : MPI.Intracomm, optional
-        Communicator that holds the grid, and then all of its ranks take part; needed where `desc` is nine integers, as for
+        Communicator that contains the grid; all of its ranks take part then. Required if `desc` is nine integers, as for
         `redistribute`, or None on some ranks.
 
     Returns
@@ -139,16 +138,16 @@ def load(
     Raises
     ------
     FileError
-        The file is not there, cut short, of another shape or kind, or holds Python objects; or ranks see different files of
-        that name, or it was replaced or changed while it was read, and `out` has parts of it. On all ranks.
+        The file does not exist, is too short, has another shape or dtype, or holds Python objects; or ranks see different files
+        of that name; or it was replaced or changed while it was read, and `out` has parts of it. On all ranks.
     ArrayError, DescriptorError, LibraryError
-        An argument is wrong on this rank, or h5py is missing.
+        An argument is invalid on this rank, or h5py is missing.
     CollectiveError
-        An argument is wrong on another rank, or a rank could not read.
+        An argument is invalid on another rank, or a rank could not read.
     """
     if isinstance(desc, Distributed):
         if out is not None:
-            raise TypeError("load(array, path) reads into the array: give out= with a Descriptor only")
+            raise TypeError("load(array, path) reads into the array: use out= with a Descriptor only")
         where: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
         load(desc.desc, path, desc.local, dtype=dtype, dataset=dataset, through=through, progress=progress, **where)
         return desc
@@ -228,40 +227,40 @@ def save(
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
-    In place of `desc` and `local` it takes a `DistributedArray`.
+    Instead of `desc` and `local` it takes a `DistributedArray`.
 
-    With `window` it writes into a file that is there, in place: what is outside the window stays as it is, and nothing is
-    written unless all ranks find all arguments right. A program that is killed meanwhile, or cannot write on, leaves some
-    elements of the window new and others old, and of an HDF5 file perhaps one that cannot be opened.
+    With `window` it writes into an existing file in place. Elements outside the window do not change, and nothing is written
+    unless all arguments are valid on all ranks. A program that is killed during the call, or cannot write on, leaves some
+    elements of the window new and others old; an HDF5 file may then be unreadable.
 
-    The suffix of the name selects the format, as for `load`, and one that is of a format which is not written here, such as
-    .npz or .csv, is refused. Without `window` the file is written in the same directory under another name
-    (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a
-    file that was there stays as it was. What a killed program has left there is removed by the next call for the same
-    file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning names it.
+    The suffix of the name selects the format, as for `load`; other formats, such as .npz or .csv, are an error. Without
+    `window` the file is written in the same directory under a temporary name (.NAME.MACHINE.PID.START.TOKEN.part), brought to
+    the disk, and renamed by the first rank; if anything fails before, an old file of that name stays unchanged. The next call
+    for the same file removes the temporary file of a killed program if a rank runs on the machine that wrote it; else a
+    RuntimeWarning names the file.
 
     Parameters
     ----------
     desc : Descriptor, or nine integers
-        Layout of the array. Of a sub-array, only that is written. Of copies, which are taken to be equal, each element is
+        Layout of the array. For a sub-array, only the sub-array is written. Replicas are assumed to be equal; each element is
         written once.
     local : ndarray or None
         This rank's local array, of any strides; None on a rank outside the grid.
     path : str or path
-        The file; the same on all ranks, all of which must see it. Its dtype is that of `local`, byte order included.
+        The file, equal on all ranks; all must have access to it. Its dtype is that of `local`, including the byte order.
     order : {"C", "F"}, optional
-        Which index is to run fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 it is always
-        the last. With `window`, which does in a raw file.
+        Index that runs fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 it is always the last.
+        With `window`, the order of the existing raw file.
     dataset : str, optional
-        Name of the data set in an HDF5 file; "data" by default. What else such a file has stays in it.
+        Name of the data set in an HDF5 file; "data" by default. Other contents of the file stay.
     window : slice or tuple of slice, optional
         Part of the file's array to write, of the shape of `desc`, as for `load`.
     shape : sequence of int, optional
-        With `window`: of the array in a raw file, which does not tell it.
+        With `window`: shape of the array in a raw file.
     offset : int, optional
-        With `window`: byte of a raw file where the array begins; more may then follow it.
+        With `window`: byte of a raw file where the array begins; the file may be longer.
     through : {"slabs"}
-        How the file is written, as for `load`.
+        Method, as for `load`.
     progress : bool
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -270,13 +269,13 @@ def save(
     Raises
     ------
     FileError
-        The file cannot be made or written: no such directory, no right, no space; or it has another dtype than `local`, or
-        no such window; or ranks see different files of that name, or it was replaced meanwhile. On all ranks, or a
-        CollectiveError on those that could write.
+        The file cannot be created or written: no directory, permission or space; or it has another dtype than `local`, or no
+        such window; or ranks see different files of that name; or it was replaced during the call. On all ranks, or a
+        CollectiveError on ranks that could write.
     ArrayError, DescriptorError, LibraryError
-        An argument is wrong on this rank, or h5py is missing.
+        An argument is invalid on this rank, or h5py is missing.
     CollectiveError
-        An argument is wrong on another rank, or a rank could not write.
+        An argument is invalid on another rank, or a rank could not write.
     """
     desc = layout_on(desc, comm)
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)
@@ -297,7 +296,7 @@ def save(
     dtype = _agreed(group, desc, ("save", name, *part.key, dataset), dtype, error)
     if dtype is None:
         raise ArrayError(
-            "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
+            "local is None on every rank, so the dtype is unknown: pass an empty array of that dtype on one rank"
         )
     if window is not None:
         file = _array_file(group, name, name, dataset)
@@ -306,7 +305,7 @@ def save(
             if array.dtype != dtype:
                 raise FileError(
                     f"local has dtype {_spelled(dtype)}, but {name} has elements of {_spelled(array.dtype)}: to write into a "
-                    "window pass local.astype of that dtype"
+                    "window, convert local by astype"
                 )
             file.write(array, desc, local, progress)
         return
@@ -324,14 +323,14 @@ def save(
 def _agreed(
     group: MPIGroup, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None, error: Exception | None
 ) -> np.dtype[Any] | None:
-    """Raise on every rank unless all are well and ask for the same; the dtype, if a rank knows it. Collective."""
+    """Raise on every rank unless all arguments are valid and equal; returns the dtype, if a rank knows it. Collective."""
     known = None if dtype is None else dtype_digest(dtype)
     group.agree(
         Vote(failed=group.failure_code(error), call=digest((desc.layout_digest, call)), dtype=known),
         error,
         lambda: [
             Statement("desc", desc.layout_digest, repr(desc)),
-            Statement("what is asked of the file", repr(call), repr(call)),
+            Statement("the arguments for the file", repr(call), repr(call)),
             Statement("the dtype", known, repr(dtype)),
         ],
         lambda outcome: True,
@@ -345,17 +344,17 @@ def shape_of(
 ) -> tuple[int, ...]:
     """Shape of the array in a .npy or HDF5 file. Not collective, but with `comm`, then collective over it.
 
-    Only the header is read: `Descriptor(shape_of(path, comm=comm), block, grid)` is a layout to load the file in.
+    Only the header is read. `Descriptor(shape_of(path, comm=comm), block, grid)` is a layout to load the file.
 
     Parameters
     ----------
     path : str or path
-        The file. Its name ends in .npy, .h5 or .hdf5; other files are raw, and have no header that tells.
+        The file. Its name must end in .npy, .h5 or .hdf5; raw files have no header.
     dataset : str, optional
         Name of the data set in an HDF5 file; "data" by default.
     comm : MPI.Intracomm, optional
-        Its first rank alone reads the file of the name that it was given, and all ranks get the same result or error.
-        Without it, this rank reads.
+        Only its first rank reads the file, by its `path`; all ranks get the same result or error. Without `comm`, this rank
+        reads.
 
     Returns
     -------
@@ -365,7 +364,7 @@ def shape_of(
     Raises
     ------
     FileError
-        The file is not there, cut short, of another kind, without that data set, or holds Python objects; or `comm` is no
+        The file does not exist, is too short, has another format or no such data set, or holds Python objects; or `comm` is no
         intra-communicator.
     LibraryError
         h5py is missing.
@@ -386,7 +385,7 @@ def dtype_of(
     Returns
     -------
     dtype
-        Of the elements, in the file's byte order; `load` returns them in the machine's.
+        Dtype of the elements, in the file's byte order; `load` returns the machine's byte order.
 
     Raises
     ------
@@ -419,25 +418,25 @@ def _read_description(path: object, dataset: object) -> FileArray:
         raise FileError(str(error)) from error
     check_format(name, NOT_READ)
     raise FileError(
-        f"{name} is read as raw binary, which has no header that tells the shape and the dtype: give them yourself, or "
-        "keep the array in a .npy or .h5 file"
+        f"{name} is read as raw binary, which has no header with shape and dtype: give them yourself, or use a .npy "
+        "or .h5 file"
     )
 
 
 def _array_file(group: MPIGroup, path: str, name: str, dataset: str | None) -> ArrayFile:
-    """The file at a path, of the format of a name. Collective."""
+    """The file at `path`, in the format of `name`. Collective."""
     return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else MPIFile(group, path, name)
 
 
 def _check_through(through: object) -> None:
-    """Refuse all ways but slabs, also one that there was once."""
+    """Raise a FileError for other values than "slabs"; "view" was another one once."""
     if not isinstance(through, str) or through != "slabs":
-        gone = ": collective MPI-IO through a view of the file is gone, for it was slower and could hang"
-        raise FileError(f"through = {through!r} must be 'slabs', or be omitted{gone if through == 'view' else ''}")
+        reason = ": collective MPI-IO with a view of the file was removed, because it was slower and could hang"
+        raise FileError(f"through = {through!r} must be 'slabs', or be omitted{reason if through == 'view' else ''}")
 
 
 def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
-    """The local array as it goes with `desc`; None where this rank has nothing."""
+    """Check a local array of `desc`; None if this rank has no elements."""
     local = fitted(name, host_array(name, array), desc)
     if local is not None:
         check_dtype(local.dtype)
@@ -447,15 +446,15 @@ def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | N
 
 
 def _wanted_dtype(out: object, dtype: DTypeLike | None) -> np.dtype[Any] | None:
-    """The dtype asked for; None for the file's own."""
-    wanted = None if dtype is None else np.dtype(dtype)
+    """The requested dtype; None for the file's own."""
+    requested = None if dtype is None else np.dtype(dtype)
     if isinstance(out, np.ndarray):
-        if wanted is not None and wanted != out.dtype:
-            raise FileError(f"dtype = {wanted}, but out has dtype {out.dtype}: leave dtype away, or make them equal")
-        wanted = out.dtype
-    if wanted is not None and (wanted.hasobject or not wanted.itemsize):
-        raise FileError(f"dtype = {wanted}: only elements of a fixed size, without Python objects, can be read")
-    return wanted
+        if requested is not None and requested != out.dtype:
+            raise FileError(f"dtype = {requested}, but out has dtype {out.dtype}: omit dtype, or make them equal")
+        requested = out.dtype
+    if requested is not None and (requested.hasobject or not requested.itemsize):
+        raise FileError(f"dtype = {requested}: only elements of a fixed size, without Python objects, can be read")
+    return requested
 
 
 def _spelled(dtype: np.dtype[Any]) -> str:

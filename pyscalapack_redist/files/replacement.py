@@ -1,7 +1,7 @@
-"""A new file in place of an old one: written under another name beside it, which it gets when it is complete.
+"""Replacement of a file: the new file is written under a temporary name in the same directory, and renamed when complete.
 
-The temporary name tells who writes the file, so that those of a killed program can be removed. A lock would tell less: locks
-of one host need not be seen by another, and MPI-IO and HDF5 lock the file themselves.
+The temporary name has the machine and the process that write the file, so that files of killed programs can be removed. A lock
+would not do: other hosts may not see it, and MPI-IO and HDF5 lock the file themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNKNOWN = "0" * 12
 
 
 def replace_file(group: Group, name: str, write: Callable[[str, str], None]) -> None:
-    """Give a name, or what it links to, to the file that `write(temporary, target)` makes, once all went well. Collective."""
+    """Replace a file, or the target of a link, by the file that `write(temporary, target)` makes. Collective."""
     target, temporary, others = on_first(group, lambda: _place(name))
     if others:
         _remove_ended(group, others, name)
@@ -41,7 +41,7 @@ def replace_file(group: Group, name: str, write: Callable[[str, str], None]) -> 
 
 
 def _place(name: str) -> tuple[str, str, list[str]]:
-    """The file that is to be replaced: what a link leads to. A temporary name for it, and what has such a name already."""
+    """The file to replace (the target of a link), a temporary name for it, and existing files with such names."""
     folder = os.path.dirname(name) or "."
     if not os.path.isdir(folder):
         raise FileError(f"{name} cannot be written: there is no directory {folder}; make it first")
@@ -52,13 +52,13 @@ def _place(name: str) -> tuple[str, str, list[str]]:
 
 
 def _finish(temporary: str, target: str) -> None:
-    """Give the complete file its name. On the first rank."""
+    """Rename the complete file. On the first rank."""
     if os.path.exists(target):
         shutil.copymode(target, temporary)
     os.replace(temporary, target)
     folder = os.open(os.path.dirname(target), os.O_RDONLY)
     try:
-        with suppress(OSError):  # not every file system does this for a directory
+        with suppress(OSError):  # some file systems cannot do this for a directory
             os.fsync(folder)
     finally:
         os.close(folder)
@@ -68,7 +68,7 @@ def _finish(temporary: str, target: str) -> None:
 
 
 class _Process(NamedTuple):
-    """A process as the kernel sees it: state, number of threads, and when it started, in ticks since the machine did."""
+    """State and number of threads of a process, and its start time in clock ticks since boot."""
 
     state: str
     threads: int
@@ -76,15 +76,15 @@ class _Process(NamedTuple):
 
 
 def temporary_name(target: str) -> str:
-    """A new name beside a file, which tells the machine and the process. Not collective."""
+    """A new temporary name for a file, with the machine and the process."""
     process = _process(os.getpid())
-    where = UNKNOWN if process is None else _machine()
+    machine_id = UNKNOWN if process is None else _machine()
     start = 0 if process is None else process.start
-    return f"{_beginning(target)}.{where}.{os.getpid():x}.{start:x}.{secrets.token_hex(6)}.part"
+    return f"{_beginning(target)}.{machine_id}.{os.getpid():x}.{start:x}.{secrets.token_hex(6)}.part"
 
 
 def temporary_files_of(target: str) -> list[str]:
-    """Temporary files of other calls of save() for a file; none where the folder cannot be read. Not collective."""
+    """Temporary files of other calls of save() for a file; empty if the directory cannot be read."""
     folder, first = os.path.split(_beginning(target))
     pattern = re.compile(re.escape(first) + r"\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part")
     try:
@@ -99,7 +99,7 @@ def temporary_files_of(target: str) -> list[str]:
 
 
 def _remove_ended(group: Group, paths: list[str], name: str) -> None:
-    """Remove temporary files of processes that have ended, each rank those of its machine, and warn of others. Collective."""
+    """Remove temporary files of ended processes of each rank's machine, and warn of other files. Collective."""
 
     def remove() -> None:
         for path in paths:
@@ -111,7 +111,7 @@ def _remove_ended(group: Group, paths: list[str], name: str) -> None:
         doubtful = [path for path in paths if os.path.lexists(path) and has_ended(path) is not False]
         if doubtful:
             warnings.warn(
-                f"{name}: beside it are temporary files of calls of save() on other machines, or that cannot be removed: "
+                f"{name}: the directory has temporary files of calls of save() on other machines, or that cannot be removed: "
                 f"{', '.join(doubtful[:5])}; remove them unless such a call is still running",
                 RuntimeWarning,
                 stacklevel=callers_level(),
@@ -122,18 +122,18 @@ def _remove_ended(group: Group, paths: list[str], name: str) -> None:
 
 
 def has_ended(path: str) -> bool | None:
-    """Whether the process that writes a temporary file has ended; None where this machine cannot know. Not collective."""
-    where, pid, start = Path(path).name.split(".")[-5:-2]
-    if where == UNKNOWN or where != _machine():
+    """Whether the process that writes a temporary file has ended; None if unknown on this machine."""
+    machine_id, pid, start = Path(path).name.split(".")[-5:-2]
+    if machine_id == UNKNOWN or machine_id != _machine():
         return None
     try:
         os.kill(int(pid, 16), 0)
     except ProcessLookupError:
         return True
-    except OSError:  # somebody else's process
+    except OSError:  # a process of another user
         pass
     process = _process(int(pid, 16))
-    if process is None:  # hidden, or it ended just now
+    if process is None:  # hidden, or ended a moment ago
         return False
     return process.start != int(start, 16) or (process.state in "ZX" and process.threads <= 1)
 
@@ -145,9 +145,9 @@ def _beginning(target: str) -> str:
 
 @functools.cache
 def _machine() -> str:
-    """The running kernel, the host's name and the space in which processes are numbered, as one word."""
+    """A hash of the running kernel, the host's name and the PID namespace."""
     try:
-        if os.readlink("/proc/self") != str(os.getpid()):  # the processes of another container
+        if os.readlink("/proc/self") != str(os.getpid()):  # /proc of another container
             return UNKNOWN
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -156,7 +156,7 @@ def _machine() -> str:
 
 
 def _process(pid: int) -> _Process | None:
-    """What the kernel tells of a process; None where it tells nothing."""
+    """Facts about a process from /proc; None if there are none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

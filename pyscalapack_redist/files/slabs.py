@@ -1,7 +1,7 @@
-"""A distributed array moved to or from one file in slabs: a redistribution, and each rank reads or writes one contiguous part.
+"""Reading and writing of a distributed array in slabs: each slab is redistributed, and each rank reads or writes a part.
 
-This is what MPI-IO does inside a collective call on a view, but through this package's own exchange, and with each rank's
-reading and writing apart: one that fails says so to the others, where a collective call of MPI-IO may wait for ever.
+MPI-IO does the same in a collective call on a view. Here each rank reads and writes independently, so a rank that fails can
+report it to the others; in a collective MPI-IO call they may wait forever.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_h
 from .progress_bar import Advance, progress_bar
 
 T = TypeVar("T")
-SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
-NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")  # of a file; hosts that share one number it as they like
+SLAB_BYTES = 16 * 2**20  # bytes of a slab for each rank that reads or writes
+# Facts that identify a file on one host, and facts that are equal on all hosts.
+NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")
 
 
-# -- what all ranks of a call do together
+# -- actions on all ranks
 
 
 def on_all(group: Group, action: Callable[[], T]) -> T:
-    """Do something on every rank; if it fails on one, raise on all. Collective."""
+    """Call a function on every rank; if it fails on one, raise on all. Collective."""
     result, error = outcome_of(action)
     group.combine(error=error)
     return result  # type: ignore[return-value]
 
 
 def on_first(group: Group, action: Callable[[], T]) -> T:
-    """Do something on the first rank, and return the result, or raise the error, on all. Collective."""
+    """Call a function on the first rank, and return its result, or raise its error, on all ranks. Collective."""
     outcome = outcome_of(action) if group.rank == 0 else None
     result, error = group.combine(outcome, lambda outcomes: outcomes[0])
     if error is not None:
@@ -59,19 +60,19 @@ def on_first(group: Group, action: Callable[[], T]) -> T:
 
 
 def outcome_of(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """What an action returns, and what it raises, for all to be told: an error of the system or of MPI as a FileError."""
+    """The result and the error of a function; errors of the system and of MPI become FileErrors."""
     try:
         return action(), None
     except Exception as error:
         if isinstance(error, FileError) or not isinstance(error, OSError | MPI.Exception):
             return None, error
-        own = FileError(f"MPI: {error}" if isinstance(error, MPI.Exception) else str(error))
-        own.__cause__ = error
-        return None, own
+        file_error = FileError(f"MPI: {error}" if isinstance(error, MPI.Exception) else str(error))
+        file_error.__cause__ = error
+        return None, file_error
 
 
 def _identity(path: str, mode: str) -> dict[str, Any]:
-    """What tells a file, which is opened, as a network file system may know only then what it is by now."""
+    """Facts that identify a file. The file is opened, because a network file system may have stale facts before."""
     check_ordinary(path)
     with open(path, mode) as file:
         status = os.fstat(file.fileno())
@@ -83,10 +84,10 @@ def _identity(path: str, mode: str) -> dict[str, Any]:
 def one_file(
     group: Group, path: str, ranks: int, writes: bool = False, elsewhere: tuple[str, ...] = CONTENTS
 ) -> Iterator[None]:
-    """See to it that the name is that of the same file on the first `ranks`, before and after what is done with it. Collective.
+    """Check that `path` is the same file on the first `ranks`, before and after the body of the `with`. Collective.
 
-    A FileError on all ranks where it is not, or one of them cannot open it. What of it is `elsewhere`, on other hosts, must be
-    alike before, and where nobody writes also afterwards.
+    Raises a FileError on all ranks if it is not, or if one of them cannot open it. The facts `elsewhere` are compared between
+    hosts: before the body, and if it does not write, also after it.
     """
     mode, here = ("r+b", NUMBERS) if writes else ("rb", (*NUMBERS, *CONTENTS))
     first = on_first(group, lambda: _identity(path, mode))
@@ -97,7 +98,7 @@ def one_file(
             return f"cannot be opened as on the first rank ({error})"
         for name in here if own["host"] == first["host"] else elsewhere:
             if own[name] != first[name]:
-                return f"is not the file that the first rank has seen: {name} {own[name]}, not {first[name]}"
+                return f"is not the file of the first rank: {name} {own[name]}, not {first[name]}"
         return None
 
     def compare(elsewhere: tuple[str, ...]) -> None:
@@ -105,8 +106,8 @@ def one_file(
         for name, text in zip(group.names, problems, strict=True):
             if text is not None:
                 raise FileError(
-                    f"{path} on {name} {text}: all ranks must see the same file, by an absolute path where their working "
-                    "directories differ, and nobody may replace or change it meanwhile"
+                    f"{path} on {name} {text}: all ranks must see the same file (use an absolute path if their working "
+                    "directories differ), and no program may replace or change it during the call"
                 )
 
     compare(elsewhere)
@@ -118,14 +119,14 @@ def one_file(
 
 
 class Slab(NamedTuple):
-    """A slab: what it is of the array, and its layout over the ranks that read or write it.
+    """A slab: a part of the array, and its layout over the ranks that read or write it.
 
     Attributes
     ----------
     part : tuple of slice
-        Of the array.
+        The part of the array.
     layout : Descriptor
-        One contiguous part for each of these ranks, in the order in which they are in the file.
+        One contiguous part for each of these ranks, in file order.
     """
 
     part: Region
@@ -133,7 +134,7 @@ class Slab(NamedTuple):
 
     @property
     def own(self) -> Region:
-        """This rank's part, in the whole array; empty slices where it has none."""
+        """This rank's part as slices of the whole array; empty slices if it has none."""
         coords = self.layout.coords
         if coords is None:
             return tuple(slice(0, 0) for _ in self.part)
@@ -142,10 +143,10 @@ class Slab(NamedTuple):
 
 
 def slabs(desc: Descriptor, item: int, order: str, ranks: int) -> Iterator[Slab]:
-    """The slabs of an array, in the order in which they are in the file. Not collective; the same on all ranks.
+    """The slabs of an array in file order, equal on all ranks.
 
-    A slab has at most `ranks` times SLAB_BYTES, or one element for each rank. No part is as large as twice the slab's
-    bytes by `ranks`, unless it is one element.
+    A slab has at most `ranks` times SLAB_BYTES, or one element for each rank. Each rank's part has less than twice the average,
+    or one element.
 
     Parameters
     ----------
@@ -154,52 +155,52 @@ def slabs(desc: Descriptor, item: int, order: str, ranks: int) -> Iterator[Slab]
     item : int
         Bytes of an element.
     order : {"C", "F"}
-        Which index runs fastest in the file.
+        Index that runs fastest in the file.
     ranks : int
-        How many ranks read or write: the first ones of the communicator.
+        Number of ranks that read or write: the first ones of the communicator.
     """
     grids: dict[tuple[int, ...], ProcessGrid] = {}
     for part in _boxes(desc.shape, max(ranks, SLAB_BYTES * ranks // item), order, ranks):
         shape = [extent.stop - extent.start for extent in part]
-        processes = _dealt(shape, ranks) if order == "C" else _dealt(shape[::-1], ranks)[::-1]
+        processes = _processes_along(shape, ranks) if order == "C" else _processes_along(shape[::-1], ranks)[::-1]
         if processes not in grids:
             grids[processes] = ProcessGrid(processes, desc.grid.comm, order="row" if order == "C" else "column")
         yield Slab(part, Descriptor(shape, None, grids[processes]))
 
 
 def _boxes(shape: Sequence[int], limit: int, order: str, ranks: int) -> Iterator[Region]:
-    """Boxes of at most `limit` elements that are contiguous in the file, one after another."""
+    """Boxes of at most `limit` elements that are contiguous in the file, in file order."""
     if 0 in shape:
         return
     from_slowest = list(range(len(shape)))[:: 1 if order == "C" else -1]
-    below, place = 1, len(shape) - 1
-    while place and below * shape[from_slowest[place]] <= limit:
-        below *= shape[from_slowest[place]]
-        place -= 1
-    cut, outer = from_slowest[place], from_slowest[:place]
-    length = _length(shape[cut], limit // below, ranks)
+    inner, position = 1, len(shape) - 1
+    while position and inner * shape[from_slowest[position]] <= limit:
+        inner *= shape[from_slowest[position]]
+        position -= 1
+    cut, outer = from_slowest[position], from_slowest[:position]
+    length = _length(shape[cut], limit // inner, ranks)
     for fixed in itertools.product(*(range(shape[k]) for k in outer)):
-        chosen = {k: slice(i, i + 1) for k, i in zip(outer, fixed, strict=True)}
+        extents = {k: slice(i, i + 1) for k, i in zip(outer, fixed, strict=True)}
         for low in range(0, shape[cut], length):
-            chosen[cut] = slice(low, min(low + length, shape[cut]))
-            yield tuple(chosen.get(k, slice(0, n)) for k, n in enumerate(shape))
+            extents[cut] = slice(low, min(low + length, shape[cut]))
+            yield tuple(extents.get(k, slice(0, n)) for k, n in enumerate(shape))
 
 
 def _length(n: int, most: int, ranks: int) -> int:
-    """How many indices of the dimension that is cut a slab is to have: `most` or fewer, so that hardly a rank is idle.
+    """Number of indices of a slab along the dimension that is cut: at most `most`, so that few ranks are idle.
 
-    Either every rank gets as many of them as the others, or as many ranks share each.
+    Either all ranks have equally many indices, or equally many ranks share each index.
     """
     if n <= most:
         return n
     return most - most % ranks if most >= ranks else ranks // -(-ranks // most)
 
 
-def _dealt(shape: Sequence[int], ranks: int) -> tuple[int, ...]:
-    """Processes along each dimension, the slowest first, so that each has one contiguous part.
+def _processes_along(shape: Sequence[int], ranks: int) -> tuple[int, ...]:
+    """Number of processes along each dimension, the slowest first, so that each process has one contiguous part.
 
-    The slowest dimension is dealt out. While there are fewer indices than processes for them, each index has several,
-    among which the next dimension is dealt out.
+    The slowest dimension is distributed first. If it has fewer indices than processes, several processes share an index, and
+    the next dimension is distributed over them.
     """
     processes = []
     for n in shape:
@@ -224,7 +225,7 @@ class ArrayFile(ABC):
     name : str
         The file in messages.
     callers : int
-        How many ranks open it: the first ones.
+        Number of ranks that open it: the first ones.
     """
 
     def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
@@ -232,23 +233,23 @@ class ArrayFile(ABC):
 
     @abstractmethod
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """What of the file is meant, checked against the layout; elements of a raw one are of `dtype`. Collective."""
+        """The array or window in the file, checked against the layout; a raw file has elements of `dtype`. Collective."""
 
     @abstractmethod
     def create(self, target: str, array: FileArray) -> FileArray:
-        """Make the file for an array, which is to replace `target`; where in it the elements go. Collective."""
+        """Make the file for an array, to replace `target`; returns the array in the file. Collective."""
 
     @abstractmethod
     def opened(self, mode: str) -> AbstractContextManager[Any]:
-        """The file, opened to read ("r") or to write in it ("r+"); in the end it is closed, and on the disk. Collective."""
+        """Open the file to read ("r") or to write ("r+"); at the end close it, after bringing it to the disk. Collective."""
 
     @abstractmethod
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """This rank's part of a slab, as an array of `dtype`. Not collective."""
+        """Read this rank's part of a slab, as an array of `dtype`."""
 
     @abstractmethod
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        """Write this rank's part of a slab, which is contiguous in the array's order. Not collective."""
+        """Write this rank's part of a slab, which is contiguous in the array's order."""
 
     def read(
         self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
@@ -261,7 +262,7 @@ class ArrayFile(ABC):
         with self.opened("r") as file, self._progress("load", array, desc, progress) as advance:
             for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
                 part = on_all(self.group, functools.partial(read_part, slab))
-                # On the whole communicator, here and below: not every slab has a part for every rank.
+                # On the whole communicator, here and below: some ranks may have no part of a slab.
                 plan(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 
@@ -290,16 +291,16 @@ class ArrayFile(ABC):
 
 # -- .npy and raw files, by MPI-IO
 
-# Of a window, what lies between two runs is read as well where that takes no longer than another call.
+# Other elements between two runs of a window are read as well if there are at most so many bytes: as fast as another call.
 GAP_BYTES = 2**14
 SPAN_BYTES = 4 * 2**20
-LONGEST_NAME = 244  # bytes: Open MPI 4.1 adds a suffix in a buffer of 256
-DESCRIPTORS = 8  # of files, free on a rank before MPI opens one; Open MPI 4.1 needs two at a time
+LONGEST_NAME = 244  # bytes: Open MPI 4.1 appends a suffix in a buffer of 256
+DESCRIPTORS = 8  # free file descriptors before MPI opens a file; Open MPI 4.1 needs two
 NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 class MPIFile(ArrayFile):
-    """A .npy or raw file, which each rank opens on COMM_SELF, so that one that cannot may say so."""
+    """A .npy or raw file. Each rank opens it on COMM_SELF, so that a rank that fails can report it."""
 
     def __init__(self, group: MPIGroup, path: str, name: str) -> None:
         super().__init__(group, path, name, group.size)
@@ -308,7 +309,7 @@ class MPIFile(ArrayFile):
         return on_first(self.group, lambda: part.locate(self.path, desc, dtype))
 
     def create(self, target: str, array: FileArray) -> FileArray:
-        """Make the file with its header and all its space, so that a full disk is known before ranks write. Collective."""
+        """Make the file with its header, and allocate all its space, so that a full disk is detected first. Collective."""
         return on_first(self.group, lambda: self._begin(target, array))
 
     def _begin(self, target: str, array: FileArray) -> FileArray:
@@ -318,7 +319,7 @@ class MPIFile(ArrayFile):
             file.write(header)
             file.flush()
             if placed.end > placed.offset:
-                _take_room(file, placed.end, self.name)
+                _allocate(file, placed.end, self.name)
         return placed
 
     @contextlib.contextmanager
@@ -340,14 +341,14 @@ class MPIFile(ArrayFile):
         raw = _from_slowest(part, array)
         for span in array.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
             box = raw[span.part]
-            among = box if span.length == box.size else np.empty(span.length, raw.dtype)
+            span_elements = box if span.length == box.size else np.empty(span.length, raw.dtype)
             status = MPI.Status()
-            file.Read_at(span.start, [_bytes_of(among), among.nbytes, MPI.BYTE], status)
+            file.Read_at(span.start, [_bytes_of(span_elements), span_elements.nbytes, MPI.BYTE], status)
             count = status.Get_count(MPI.BYTE)
-            if count != among.nbytes:
-                raise FileError(f"{self.name} ended while it was read: {count} bytes of {among.nbytes} came")
-            if among is not box:
-                box[...] = np.ndarray(box.shape, raw.dtype, among, strides=span.strides)
+            if count != span_elements.nbytes:
+                raise FileError(f"{self.name} was truncated while it was read: {count} bytes of {span_elements.nbytes}")
+            if span_elements is not box:
+                box[...] = np.ndarray(box.shape, raw.dtype, span_elements, strides=span.strides)
         return part.astype(dtype, order="K", copy=False)
 
     def write_part(self, file: MPI.File, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
@@ -361,7 +362,7 @@ class MPIFile(ArrayFile):
 
 
 def _from_slowest(part: NDArray[Any], array: FileArray) -> NDArray[Any]:
-    """The same elements with dimensions from the slowest to the fastest, as bytes: a copy of records would leave gaps out."""
+    """The elements as bytes, with dimensions from the slowest to the fastest; a copy of records would drop padding."""
     raw = part.view((np.void, array.dtype.itemsize))
     return raw if array.order == "C" else raw.T
 
@@ -372,12 +373,12 @@ def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def check_openable(path: str) -> None:
-    """Refuse what MPI would end the program for, or wait for without end on the other ranks. Not collective."""
+    """Raise a FileError in cases in which MPI would abort the program, or other ranks would wait forever."""
     length = len(os.fsencode(path))
     if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
         raise FileError(
-            f"{path}: the name has {length} bytes, and Open MPI ends the program in MPI_File_open for one of more than "
-            f"{LONGEST_NAME}: use a shorter one, such as one from the working directory on (a file that is written has more)"
+            f"{path}: the name has {length} bytes, and Open MPI aborts the program in MPI_File_open for more than "
+            f"{LONGEST_NAME}: use a shorter one, such as a relative path (save() appends a suffix while it writes)"
         )
     with contextlib.ExitStack() as files:
         try:
@@ -391,13 +392,13 @@ def check_openable(path: str) -> None:
 
 
 def _opener(target: str) -> Callable[[str, int], int]:
-    """Makes a file that nobody may read who may not read the one that it is to replace. Not collective."""
+    """An opener for `open` that makes a file with the permissions of the file that it will replace."""
     mode = stat.S_IMODE(os.stat(target).st_mode) & 0o666 if os.path.exists(target) else 0o666
     return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
 
 
-def _take_room(file: BinaryIO, nbytes: int, name: str) -> None:
-    """Make the file that long, on a system that can also see to it that the disk has room."""
+def _allocate(file: BinaryIO, nbytes: int, name: str) -> None:
+    """Give the file its length, and allocate the space if the system can."""
     if not hasattr(os, "posix_fallocate"):
         file.truncate(nbytes)
         return
@@ -405,5 +406,5 @@ def _take_room(file: BinaryIO, nbytes: int, name: str) -> None:
         os.posix_fallocate(file.fileno(), 0, nbytes)
     except OSError as error:
         if error.errno not in NOT_OFFERED:
-            raise FileError(f"{name}: there is no room for {nbytes} bytes: {error}") from error
+            raise FileError(f"{name}: no space for {nbytes} bytes: {error}") from error
         file.truncate(nbytes)

@@ -108,7 +108,7 @@ def test_files_that_are_no_npy_files(tmp_path: Path) -> None:
         (3, "path = 3 must be a str"),
         ("none.npy", "No such file"),
         ("folder.npy", "Is a directory"),
-        ("a.bin", "is read as raw binary, which has no header that tells the shape and the dtype"),
+        ("a.bin", "is read as raw binary, which has no header with shape and dtype"),
     ],
 )
 def test_what_tells_no_shape(name: Any, words: str, tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def reading(folder: Path) -> None:
     on_first(lambda: (np.save(good, WHOLE), WHOLE.tofile(raw), archive.write_bytes(bytes(8) + WHOLE.tobytes())))
     on_first(lambda: (short.write_bytes(good.read_bytes()[:-1]), np.save(turned, WHOLE.T)))
     size = "has 4800 bytes, but an array of shape (30, 20) of float32 ends at byte 2400"
-    gone = "must be 'slabs', or be omitted: collective MPI-IO through a view of the file is gone, for it was slower"
-    of_arrays = "archive of several arrays is not read here: keep"
+    gone = "must be 'slabs', or be omitted: collective MPI-IO with a view of the file was removed"
+    of_arrays = "archive of several arrays cannot be read: use a .npy"
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("No such file", load(folder / "missing.npy")),
         ("Is a directory", load(folder / "folder.npy")),
@@ -79,9 +79,9 @@ def reading(folder: Path) -> None:
         ("dataset = 'x' is for HDF5", load(good, dataset="x")),
         ("dataset = '/' must be the name of a data set", load(folder / "x.h5", dataset="/")),
         *((f"path = {name!r} must name a file, without NUL", load(name)) for name in ("", "a\0b.npy")),
-        ("dtype = float32, but out has dtype float64: leave dtype away", load(good, out=DESC.zeros(), dtype="f")),
+        ("dtype = float32, but out has dtype float64: omit dtype", load(good, out=DESC.zeros(), dtype="f")),
         ("through = 'pipe' must be 'slabs', or be omitted", load(good, through="pipe")),
-        ("does not tell its dtype", load(raw)),
+        ("has no dtype: give dtype=", load(raw)),
         (size, load(raw, dtype="f4")),
         ("ends at byte 9600", load(raw, dtype="D")),
         ("ends at byte 4801", load(raw, dtype="d", offset=1)),
@@ -97,7 +97,7 @@ def reading(folder: Path) -> None:
         ("give shape=", load(raw, PIECE, dtype="d", window=WINDOW)),
         ("shape = (10, 5) is for window=", load(raw, PIECE, dtype="d", shape=PART)),
         ("ends at byte 4960", load(raw, PIECE, dtype="d", window=WINDOW, shape=(31, 20))),
-        ("they must be equal, or window= say which part", load(good, PIECE)),
+        ("they must be equal, or window= must select a part", load(good, PIECE)),
     ]
     for text, call in cases:
         fails(text, call)
@@ -112,7 +112,7 @@ def reading(folder: Path) -> None:
         out = DESC.zeros("d") if LAST != RANK else np.zeros((1, 1))
         fails("out has shape (1, 1)", load(good, out=out), LAST, psr.ArrayError)
         fails("path = 3 must be", load(3 if LAST == RANK else good), LAST)
-        asked = "what is asked of the file must be the same on every rank"
+        asked = "the arguments for the file must be the same on every rank"
         fails(asked, load(folder / f"{RANK}.npy"), kind=psr.CollectiveError)
         fails(asked, load(good, PIECE, window=np.s_[RANK : RANK + 10, :5]), kind=psr.CollectiveError)
     with pytest.MonkeyPatch.context() as patch:
@@ -134,12 +134,12 @@ def not_seen_by_all(folder: Path) -> None:
     os.chdir(elsewhere if LAST == RANK else folder)
     ways: dict[str, Any] = {"window": WINDOW, "shape": SHAPE}
     its = f"seen.bin on rank {LAST} "
-    another = "is not the file that the first rank has seen: "
+    another = "is not the file of the first rank: "
     absent = "cannot be opened as on the first rank ([Errno 2] No such file or directory: 'seen.bin'): all ranks must"
     for content, hosts, text in (
         (None, 1, absent),
         (bytes(8), 1, another + "inode"),
-        (bytes(8), SIZE, another + "size 8, not 4800: all ranks must see the same file, by an absolute path"),
+        (bytes(8), SIZE, another + "size 8, not 4800: all ranks must see the same file (use an absolute path"),
         (WHOLE.tobytes(), 1, another + "inode"),
         (WHOLE.tobytes(), SIZE, another + "modified"),
     ):
@@ -155,7 +155,11 @@ def not_seen_by_all(folder: Path) -> None:
 
 def replaced_meanwhile(folder: Path) -> None:
     """The last rank replaces or changes the file after all have looked at it."""
-    path, other, text = folder / "replaced.npy", folder / "other.npy", "and nobody may replace or change it meanwhile"
+    path, other, text = (
+        folder / "replaced.npy",
+        folder / "other.npy",
+        "and no program may replace or change it during the call",
+    )
 
     def replace(file: MPIFile, move: Any, *arguments: Any) -> None:
         WORLD.Barrier()
@@ -227,7 +231,7 @@ def windows(folder: Path) -> None:
         ("No such file", save(folder / "missing.npy", local, PIECE, **its)),
         ("is not an ordinary file", save("/dev/full", local, PIECE, shape=SHAPE, **its)),
         ("local has dtype >f8, but", save(path, local.astype(">f8"), PIECE, **its)),
-        ("of <f8: to write into a window pass local.astype", save(path, local.astype("f4"), PIECE, **its)),
+        ("of <f8: to write into a window, convert local by astype", save(path, local.astype("f4"), PIECE, **its)),
     ):
         fails(text, call)
     if SIZE > 1:
@@ -257,12 +261,12 @@ def windows(folder: Path) -> None:
 def saving(folder: Path) -> None:
     local, target = DESC.zeros("d"), folder / "kept.npy"
     on_first(lambda: target.write_bytes(b"what was there"))
-    known = "NumPy's archive of several arrays is not written here: give a name in .npy, .h5 or .hdf5, or another"
+    known = "NumPy's archive of several arrays cannot be written: use a name in .npy, .h5 or .hdf5, or another"
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("x.npy cannot be written: there is no directory nowhere/here;", save("nowhere/here/x.npy", local)),
         (f"there is no directory {target};", save(target / "x.npy", local)),
         (known, save(folder / "a.npz", local)),
-        ("text separated by commas is not written here", save(folder / "a.CSV", local)),
+        ("text separated by commas cannot be written: ", save(folder / "a.CSV", local)),
         ("is not an ordinary file", save(folder / "folder.npy", local)),
         ("is not an ordinary file", save("/dev/full", local)),
         ("order = 'K' must be", save(target, local, order="K")),
@@ -296,7 +300,7 @@ def no_room(local: Any, target: Path) -> None:
     """A full disk: found when room is made; where that is not offered, when ranks write."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
-    fails("there is no room for 4928 bytes", save(target, local))
+    fails("no space for 4928 bytes", save(target, local))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     begin = MPIFile._begin
 
@@ -401,7 +405,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "h5py", None)
         for call in (load(folder / "x.h5"), save(folder / "x.h5", DESC.zeros())):
-            fails("x.h5 is HDF5, for which h5py is needed", call, kind=psr.LibraryError)
+            fails("x.h5 is HDF5, which needs h5py", call, kind=psr.LibraryError)
     try:
         hdf5(folder)
     except ModuleNotFoundError:
