@@ -33,7 +33,7 @@ from pyscalapack_redist.tools.arguments import (
 from pyscalapack_redist.tools.layout_text import EXAMPLES, examples
 from pyscalapack_redist.tools.text import (
     console,
-    counted,
+    count_text,
     new_table,
     print_line,
     print_table,
@@ -166,8 +166,8 @@ def run(options: argparse.Namespace) -> None:
     hosts = options.hosts or needed
     if hosts < needed:
         raise UsageError(
-            f"--hosts {hosts}: with --slots {options.slots} that is {counted(hosts * options.slots, 'rank')}, and {case} needs "
-            f"{counted(needed, 'host')}; leave --hosts away to have as many as it needs"
+            f"--hosts {hosts}: with --slots {options.slots} that is {count_text(hosts * options.slots, 'rank')}, and {case} "
+            f"needs {count_text(needed, 'host')}; leave --hosts away to have as many as it needs"
         )
     check_outputs(options, "simulate")
     parts = ("slots", "rate", "latency", "overhead", "efficiency", "turns_after", "burst")

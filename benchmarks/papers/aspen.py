@@ -29,7 +29,7 @@ from pyscalapack_redist.tools.arguments import argument, count, write_text
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.timing import processor
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.text import console, counted, new_table, print_line, print_table, ratio_text, time_text
+from pyscalapack_redist.tools.text import console, count_text, new_table, print_line, print_table, ratio_text, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -199,8 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print_line(
         out,
         f"pyscalapack_redist {where['pyscalapack_redist']}, Python {where['python']}, NumPy {where['numpy']}; "
-        f"{where['processor'] or where['machine']}, {counted(where['cores'], 'core')}, load {os.getloadavg()[0]:.1f}\n"
-        f"{counted(len(cases), 'case')}; a time is of {where['time']}",
+        f"{where['processor'] or where['machine']}, {count_text(where['cores'], 'core')}, load {os.getloadavg()[0]:.1f}\n"
+        f"{count_text(len(cases), 'case')}; a time is of {where['time']}",
     )
     results = Results(where, tuple(measured(case, options.repeat) for case in cases))
     if options.json:

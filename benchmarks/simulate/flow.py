@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyscalapack_redist.errors import ScheduleError
-from pyscalapack_redist.tools.text import counted
+from pyscalapack_redist.tools.text import count_text
 
 from .rules import NOTHING, Ints, Rule
 
@@ -101,7 +101,7 @@ class Machine:
         each = f" with {self.slots} ranks each" if self.slots > 1 else ""
         processor = f" and {self.overhead * 1e6:g} us of processor" if self.overhead else ""
         rate = f"{8 * self.rate / (unit or 1):g} {name}"
-        return f"{counted(self.hosts, 'host')}{each}, {rate} each way, start-up {self.latency * 1e6:g} us{processor}"
+        return f"{count_text(self.hosts, 'host')}{each}, {rate} each way, start-up {self.latency * 1e6:g} us{processor}"
 
 
 class Pieces(NamedTuple):

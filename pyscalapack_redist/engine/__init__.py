@@ -1,5 +1,5 @@
-"""What is done: plans of stages and moves, and their transfers.
+"""The engine: plans of stages and moves, bound to arrays and run by transfers.
 
-layouts and options (spec) -> messages (messages, order) -> stages of moves (plan)
--> bound to arrays (operands) -> moved (transfer)
+layouts and options (spec) -> messages (messages) -> stages of moves (stages, plan)
+-> bound to arrays (operands, use) -> moved by a transfer (comm.transfer)
 """

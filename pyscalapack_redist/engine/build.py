@@ -101,7 +101,7 @@ def search(spec: Spec, schedule: str) -> list[SearchedSteps]:
 
 def build(
     spec: Spec,
-    chosen: Choice,
+    choice: Choice,
     group: Group | None = None,
     steps: Sequence[SearchedSteps] | None = None,
 ) -> Plan:
@@ -111,7 +111,7 @@ def build(
     ----------
     spec : Spec
         The request, with both layouts.
-    chosen : Choice
+    choice : Choice
         Schedule and exchange.
     group : Group, optional
         The ranks; None on paper, and on a rank that takes no part in the plan: then there are no messages.
@@ -124,7 +124,7 @@ def build(
         The schedule does not apply to these layouts, or there is no route for `via`.
     """
     rank = None if group is None else spec.comm.Get_rank()
-    options = Options(spec.memory_limit, spec.buffers, cutting=chosen.cutting)
+    options = Options(spec.memory_limit, spec.buffers, cutting=choice.cutting)
 
     def make_move(pending: PendingMove, order: Order) -> Move:
         messages, arrays = NOTHING
@@ -141,23 +141,23 @@ def build(
             order: Order = Natural((), ())
         else:
             move_steps = None if steps is None else steps[k]
-            order = order_for(chosen.schedule, pending.op_layout, pending.b, move_steps, rank)
+            order = order_for(choice.schedule, pending.op_layout, pending.b, move_steps, rank)
         by_stage.setdefault(pending.stage, []).append(make_move(pending, order))
         if pending.target > 1:
             between[pending.target] = pending.b
-    stages = [Stage(by_stage[k], chosen.exchange, options, group) for k in sorted(by_stage)]
+    stages = [Stage(by_stage[k], choice.exchange, options, group) for k in sorted(by_stage)]
     a, b = spec.layouts
-    identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange.name}"
-    why, paper_exchange = chosen.why, None
+    identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
+    why, paper_exchange = choice.why, None
     if spec.on_paper:
-        why = _choices_left(spec, chosen.schedule)
+        why = _choices_left(spec, choice.schedule)
         paper_exchange = spec.exchange if spec.exchange != "auto" else "any exchange"
     pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
     plan = Plan(group, [pair], stages, between, why, digest(identity.encode()), paper_exchange=paper_exchange)
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
-        plan.direct = Stage([make_move(whole, order)], chosen.exchange, options, group)
+        plan.direct = Stage([make_move(whole, order)], choice.exchange, options, group)
     return plan
 
 
@@ -168,7 +168,7 @@ def _choices_left(spec: Spec, schedule: str) -> str:
     return f"on paper{order}; exchange: {later if spec.exchange == 'auto' else 'as asked'}"
 
 
-def build_batch(plans: Sequence[Plan], chosen: Choice, memory_limit: int, identity: int, group: Group | None) -> Plan:
+def build_batch(plans: Sequence[Plan], choice: Choice, memory_limit: int, identity: int, group: Group | None) -> Plan:
     """Build the plan of a batch: all moves of all plans."""
     moves = []
     for k, plan in enumerate(plans):
@@ -179,6 +179,6 @@ def build_batch(plans: Sequence[Plan], chosen: Choice, memory_limit: int, identi
                 sends, receives = ([m._replace(peer=numbers[m.peer]) for m in side] for side in (sends, receives))
             messages = RankMessages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
-    options = Options(memory_limit, cutting=chosen.cutting)
-    stage = Stage(moves, chosen.exchange, options, group, by_distance=True)
-    return Plan(group, [plan.pairs[0] for plan in plans], [stage], {}, chosen.why, identity, plans)
+    options = Options(memory_limit, cutting=choice.cutting)
+    stage = Stage(moves, choice.exchange, options, group, by_distance=True)
+    return Plan(group, [plan.pairs[0] for plan in plans], [stage], {}, choice.why, identity, plans)

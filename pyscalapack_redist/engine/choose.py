@@ -80,15 +80,15 @@ def choose(
         why = f"as asked; {node.description}" + ("" if node.ring is not None else ", so by MPI")
     else:
         why = "as asked"
-    chosen = exchange_class(exchange)
-    if schedule == "auto" and not chosen.scheduled:
+    exchange_type = exchange_class(exchange)
+    if schedule == "auto" and not exchange_type.scheduled:
         schedule = "natural"
         why += "; MPI orders the messages"
     elif schedule == "auto":
-        all_at_once = chosen is Windowed and cutting.spread
+        all_at_once = exchange_type is Windowed and cutting.spread
         schedule, reason = _order(links, elements, load, cutting.window or 1 if all_at_once else 1)
         why += f"; {schedule} order: {reason}"
-    return Choice(schedule, chosen, why, cutting)
+    return Choice(schedule, exchange_type, why, cutting)
 
 
 def _cutting(links: Links, elements: int, load: Load) -> Cutting:

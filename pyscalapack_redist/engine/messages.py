@@ -162,8 +162,8 @@ def _shared_with(
         shared = products(dims)
     if reads is None:
         return shared
-    chosen = reads.served_by(place) if sending else reads.read_by(place)
-    return [(peer_place, first, dims) for remote, first, dims in shared for peer_place in chosen.get(remote, ())]
+    replicas = reads.served_by(place) if sending else reads.read_by(place)
+    return [(peer_place, first, dims) for remote, first, dims in shared for peer_place in replicas.get(remote, ())]
 
 
 _key_of = operator.attrgetter("key")

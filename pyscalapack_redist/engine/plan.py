@@ -311,7 +311,7 @@ class Plan:
             self.cache.clear()
             self.call = None
 
-    def ballot_fields(self, operands: Operands) -> dict[str, Any]:
+    def vote_fields(self, operands: Operands) -> dict[str, Any]:
         """Return the fields of a vote for these arrays."""
         dtype, note = self.dtype_in_vote(operands)
         call = self.identity if operands.plain else digest((self.identity, operands.factors))

@@ -30,12 +30,12 @@ Dtypes = DTypeLike | Sequence[DTypeLike] | None
 Ints = NDArray[np.int64]
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """Format a count: "1 message", "2 messages"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class _Tabled(ABC):
+class _FigureTable(ABC):
     """A table of names and values, for a terminal and for a notebook."""
 
     _width: ClassVar[int] = 20  # of the names
@@ -57,7 +57,7 @@ PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
 
 
 @dataclass(frozen=True)
-class Profile(_Tabled):
+class Profile(_FigureTable):
     """Seconds of each part of one call on one rank.
 
     Attributes
@@ -91,7 +91,7 @@ class Profile(_Tabled):
 
 
 @dataclass(frozen=True)
-class Report(_Tabled):
+class Report(_FigureTable):
     """Messages and cost of a plan, for one rank or for all together. Local copies are not counted as messages.
 
     Attributes
@@ -188,7 +188,7 @@ class Report(_Tabled):
             sides[0] = ("between ranks", *sides[0][1:])
         for name, size, messages, apart in sides:
             one_by_one = "" if messages == apart else f" ({apart:,} one by one)"
-            rows.append((name, f"{size:,} bytes in {counted(messages, 'message')}{one_by_one}"))
+            rows.append((name, f"{size:,} bytes in {count_text(messages, 'message')}{one_by_one}"))
         rows.append(("copied in place", f"{self.bytes_copied:,} bytes"))
         if self.steps is not None:
             of_all = "" if self.ranks or self.steps_of_all is None else f" of {self.steps_of_all:,} of all ranks"
@@ -213,8 +213,11 @@ class Report(_Tabled):
 
     def _rows_of_legs(self, indent: str) -> Iterator[tuple[str, str]]:
         for leg in (*self.legs, *([] if self.direct is None else [self.direct])):
-            steps = "" if leg.steps is None else f", {counted(leg.steps, 'step')}"
-            yield f"{indent}{leg.name}", f"{leg.bytes_sent:14,} bytes sent in {counted(leg.sends, 'message')}{steps}"
+            steps = "" if leg.steps is None else f", {count_text(leg.steps, 'step')}"
+            yield (
+                f"{indent}{leg.name}",
+                f"{leg.bytes_sent:14,} bytes sent in {count_text(leg.sends, 'message')}{steps}",
+            )
             yield from leg._rows_of_legs(f"{indent}  ")
 
 
@@ -231,10 +234,10 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
         parts = enumerate(zip(plan.parts, dtypes, strict=True))
         legs = [replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts]
     elif plan.direct is None:
-        legs = _apart(plan, plan.stages[0], items)
+        legs = _report_moves(plan, plan.stages[0], items)
     else:
         legs = [
-            _report(plan, [stage], items, name=f"leg {k}", legs=tuple(_apart(plan, stage, items)))
+            _report(plan, [stage], items, name=f"leg {k}", legs=tuple(_report_moves(plan, stage, items)))
             for k, stage in enumerate(plan.stages)
         ]
         direct = _report(plan, [plan.direct], items, name="direct")
@@ -264,11 +267,11 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
             common_dtypes.append(next(iter(first_rank), None))
         return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
 
-    dtypes_by_rank = _from_all(group, lambda: _dtypes(plan, dtype))
-    return _together(_from_all(group, report))
+    dtypes_by_rank = _gather(group, lambda: _dtypes(plan, dtype))
+    return _combine_reports(_gather(group, report))
 
 
-def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
+def _gather(group: Group, make: Callable[[], Any]) -> list[Any]:
     """Gather the values of all ranks, by rank; raise an error of one rank on all. Collective over the group."""
     value, error = None, None
     try:
@@ -282,7 +285,7 @@ def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
 COLUMNS = ("sends", "receives", "bytes_sent", "bytes_received", "bytes_copied")
 
 
-def _together(reports: Sequence[Report]) -> Report:
+def _combine_reports(reports: Sequence[Report]) -> Report:
     """Combine the reports of all ranks; some take no part in a plan of a batch."""
     reports = [report for report in reports if report.predicted_seconds is not None]
     first = reports[0]
@@ -295,8 +298,10 @@ def _together(reports: Sequence[Report]) -> Report:
         first,
         ranks=len(reports),
         steps=first.steps_of_all,
-        legs=tuple(_together(legs) for legs in zip(*(report.legs for report in reports), strict=True)),
-        direct=None if first.direct is None else _together([report.direct for report in reports if report.direct]),
+        legs=tuple(_combine_reports(legs) for legs in zip(*(report.legs for report in reports), strict=True)),
+        direct=None
+        if first.direct is None
+        else _combine_reports([report.direct for report in reports if report.direct]),
         **{name: most(name) for name in ("extra_bytes", "between_bytes", "predicted_seconds", "last_seconds")},
         **_figures(columns),
     )
@@ -331,7 +336,7 @@ def _items(dtypes: Sequence[np.dtype[Any] | None]) -> list[int]:
     return [8 if dtype is None else dtype.itemsize for dtype in dtypes]
 
 
-def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> list[Report]:
+def _report_moves(plan: Plan, stage: Stage, items: Sequence[int]) -> list[Report]:
     """Report a trapezoid and its mirror image, each as if it went alone; nothing for a single move."""
     if len(stage.moves) == 1:
         return []
@@ -360,9 +365,9 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
         **more,
     )
     return (
-        _on_paper(report, plan, stages, items[0])
+        _fill_on_paper(report, plan, stages, items[0])
         if plan.paper_exchange is not None
-        else _on_this_rank(report, plan, stages, items)
+        else _fill_on_this_rank(report, plan, stages, items)
     )
 
 
@@ -372,14 +377,14 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
     return sum(counts) if len(counts) == len(numbers) else None
 
 
-def _on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: int) -> Report:
+def _fill_on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: int) -> Report:
     from .pictures import traffic_of
 
     ranks, *columns = traffic_of(plan, stages)
     return replace(report, ranks=len(ranks), **_figures(columns, item))
 
 
-def _on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Sequence[int]) -> Report:
+def _fill_on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Sequence[int]) -> Report:
     """Fill in a report for this rank. Moves that go together have one message for each peer."""
     group, keys, columns, seconds = plan.group, [], [], []
     exchanges = [_exchange(plan, stage, items) for stage in stages]

@@ -71,7 +71,7 @@ class Use:
         self._inputs: tuple[list[Any], list[Any]] | None = None  # if any is of another class than NumPy's
         self._rows: Rows | None = None
         self._between: list[NDArray[Any] | None] = []
-        self._stage, self._started = 0, False
+        self._stage = 0
         self.series = plan.series
         self._by = None if self.series is None else Nonblocking
         self.error: BaseException | None = None
@@ -184,7 +184,7 @@ class Use:
         plan, operands = self.plan, self.operands
         if operands is None:
             return Vote(failed=failed, call=plan.identity)
-        return Vote(failed=failed, **plan.ballot_fields(operands))
+        return Vote(failed=failed, **plan.vote_fields(operands))
 
     def make_statements(self) -> list[Statement]:
         """List the values behind the vote's digests."""
@@ -604,17 +604,17 @@ def _store_call(
     plan.discard(key)
     if key is None or group is None or True in operands.kind.unchanged:
         return None
-    makes = [
+    makers = [
         None if target is None or target is out else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
         for pair, out, target in zip(plan.pairs, operands.outs, operands.targets, strict=True)
     ]
     arrays = [array if isinstance(array, np.ndarray) else None for array in operands.arrays]
     try:
-        kinds = Kinds(arrays, operands.targets, makes)
+        kinds = Kinds(arrays, operands.targets, makers)
     except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe: checked in each call
         return None
     call: Call | Transfer | None = None
-    vote = Vote(**plan.ballot_fields(operands))
+    vote = Vote(**plan.vote_fields(operands))
     order = operands.order or 0 if binding is None else binding.order
     exchange = None if binding is None else binding.exchanges[0]
     template = Operands([], [], [], *operands[3:])
@@ -626,7 +626,7 @@ def _store_call(
         call = Call(
             traffic,
             kinds,
-            Vote(**plan.ballot_fields(operands), packed=order),
+            Vote(**plan.vote_fields(operands), packed=order),
             item,
             check_peers,
             group.tickets,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DescriptorError
 from .layout_text import Layout, read_side
-from .text import counted
+from .text import count_text
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Case:
         return f"{' x '.join(map(str, self.shape))} {str(self.dtype).lstrip('|')}"
 
     def __str__(self) -> str:
-        return f"{self.array}, {self.before} -> {self.after}, {counted(self.ranks, 'rank')}"
+        return f"{self.array}, {self.before} -> {self.after}, {count_text(self.ranks, 'rank')}"
 
 
 def read_dtype(text: str) -> np.dtype[np.generic]:

@@ -30,7 +30,7 @@ from ..layout.axis import LARGEST, Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from ..layout.tiles import Tiles
-from .text import counted
+from .text import count_text
 
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
 NOTATION_OF_COPIES = "one number for each dimension of the array as well, as in 2x2x3c:64x64 for three copies"
@@ -396,7 +396,7 @@ class TileLayout(Layout):
     def misfit(self, shape: tuple[int, ...]) -> str | None:
         """Why an array of this shape cannot be moved from or to this layout; None where it can."""
         if len(shape) != 2:
-            return f"the layout {self} is of tiles of a matrix, and the shape {shape} has {counted(len(shape), 'dimension')}"
+            return f"the layout {self} is of tiles of a matrix, and the shape {shape} has {count_text(len(shape), 'dimension')}"
         edges = self.cut(shape)[:2]
         if shape != (edges[0][-1], edges[1][-1]):
             return f"the layout {self} cuts a matrix of {edges[0][-1]} x {edges[1][-1]}: the shape {shape} must be that"

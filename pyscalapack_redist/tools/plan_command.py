@@ -25,7 +25,7 @@ from ..schedules.layout_orders import by_formula
 from ..schedules.orders import Order, Scheduled
 from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case
-from .text import console, counted, new_table, print_line, print_table, ratio_text, size_text, time_text
+from .text import console, count_text, new_table, print_line, print_table, ratio_text, size_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -226,16 +226,16 @@ def _lines(case: Case, document: Figures) -> Iterator[str]:
     if moved is None:
         yield f"between ranks: not counted: {document['uncounted']}"
     else:
-        yield f"between ranks: {moved:,} bytes in {counted(document['messages_between_ranks'], 'message')}"
+        yield f"between ranks: {moved:,} bytes in {count_text(document['messages_between_ranks'], 'message')}"
         yield f"local copies: {total - moved:,} bytes"
         yield (
             f"the busiest rank sends or receives {document['busiest_bytes']:,} bytes, and one at most "
-            f"{counted(document['most_messages'], 'message')}: no one-port order has fewer steps"
+            f"{count_text(document['most_messages'], 'message')}: no one-port order has fewer steps"
         )
     a, b, staging, of_rank = (size_text(memory[part]) for part in ("a", "b", "staging", "rank"))
     bound = "at most" if memory["staging"] == MEMORY_LIMIT else "about"
     yield f"memory of a rank: A {a}, B {b}, staging {bound} {staging}; {of_rank} in all"
-    yield f"memory of a node with {counted(memory['slots'], 'rank')}: {size_text(memory['node'])}"
+    yield f"memory of a node with {count_text(memory['slots'], 'rank')}: {size_text(memory['node'])}"
     if document["limit"] is not None:
         shared = f"{memory['slots']} times " if memory["slots"] > 1 else ""
         yield f"links' limit: {_time(document['limit'])}, for {shared}the bytes of the busiest rank"
@@ -244,7 +244,8 @@ def _lines(case: Case, document: Figures) -> Iterator[str]:
 def _step_lines(part: Schedule, prefix: str) -> Iterator[str]:
     """Messages and cost of each step, equal ones in a row told together."""
     yield (
-        f"{prefix}{part.name}: {counted(part.number_of_steps, 'step')}, cost {part.total_cost:,} elements; {part.certificate}"
+        f"{prefix}{part.name}: {count_text(part.number_of_steps, 'step')}, cost {part.total_cost:,} elements; "
+        f"{part.certificate}"
     )
     runs: list[tuple[int, int, tuple[int, int]]] = []
     for number, (step, cost) in enumerate(zip(part.steps, part.costs.tolist(), strict=True)):
@@ -253,9 +254,9 @@ def _step_lines(part: Schedule, prefix: str) -> Iterator[str]:
         runs.append((first, number, (len(step), cost)))
     for first, last, (messages, cost) in runs[:MOST_LISTED]:
         steps = f"step {first}" if first == last else f"steps {first} to {last}, each"
-        yield f"  {steps}: {counted(messages, 'message')}, cost {cost:,}" if messages else f"  {steps}: empty"
+        yield f"  {steps}: {count_text(messages, 'message')}, cost {cost:,}" if messages else f"  {steps}: empty"
     if len(runs) > MOST_LISTED:
-        yield f"  ... {counted(len(runs) - MOST_LISTED, 'more line')} left out"
+        yield f"  ... {count_text(len(runs) - MOST_LISTED, 'more line')} left out"
 
 
 def _number(value: int | None) -> str:
@@ -360,7 +361,7 @@ def _draw_steps(axes: Axes, schedule: Schedule, colours: Any) -> None:
     axes.set_xlabel("step")
     axes.set_ylabel("elements")
     axes.spines[["top", "right"]].set_visible(False)
-    steps = f"{counted(schedule.number_of_steps, 'step')}, cost {schedule.total_cost}: {schedule.certificate}"
+    steps = f"{count_text(schedule.number_of_steps, 'step')}, cost {schedule.total_cost}: {schedule.certificate}"
     axes.set_title(f"{steps}\n{what}", fontsize=9)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..drawing.svg import colour_of, ink_on
 from ..errors import DescriptorError
 from .arguments import UsageError, check_outputs, written
-from .text import console, counted, on_terminal, print_line
+from .text import console, count_text, on_terminal, print_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -91,7 +91,7 @@ def _lines(desc: Descriptor) -> Iterator[str | Text]:
             yield " " * MARGIN + "".join(f"{column:^{cell}}" for column in panel.columns[:-1].tolist())
         yield from _rows(panel, cell)
         if panel.left_out:
-            yield f"and {counted(panel.left_out, 'more panel')}"
+            yield f"and {count_text(panel.left_out, 'more panel')}"
 
 
 def _columns(desc: Descriptor, width: int) -> int:

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.report import counted as counted  # for the commands
+from ..engine.report import count_text as count_text  # for the commands
 from ..files.progress_bar import on_terminal as on_terminal
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..cases import Case, read_dtype
-from ..text import counted, log_ticks, new_table, ratio_text, size_text, time_text
+from ..text import count_text, log_ticks, new_table, ratio_text, size_text, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -248,9 +248,9 @@ class Results:
 def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     """Where it runs, what is timed, and what the columns mean. Not collective."""
     known, library_ = environment, environment["scalapack"]
-    nodes = counted(len(set(known["node_of_rank"])), "node")
+    nodes = count_text(len(set(known["node_of_rank"])), "node")
     processor = known["processor"] or known["machine"]
-    yield f"{counted(known['ranks'], 'rank')} on {nodes}, {counted(known['cores'], 'core')} ({processor})"
+    yield f"{count_text(known['ranks'], 'rank')} on {nodes}, {count_text(known['cores'], 'core')} ({processor})"
     versions = ", ".join(f"{name} {known[name.lower()]}" for name in ("Python", "numpy", "mpi4py"))
     yield f"pyscalapack_redist {known['pyscalapack_redist']}, {versions}, {known['mpi']}"
     yield f"ScaLAPACK: {library_['vendor']}, {library_['path']}" if library_ else "ScaLAPACK: none"
@@ -259,7 +259,7 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     rate = known.get("link_rate")
     if rate is not None:
         yield (
-            f"links of {counted(len(set(known['host_of_rank'])), 'host')}: {rate / 1e6:.4g} MB/s each way "
+            f"links of {count_text(len(set(known['host_of_rank'])), 'host')}: {rate / 1e6:.4g} MB/s each way "
             f"({known['link_rate_origin']}); limit: what the busiest host sends or receives, over that"
         )
     yield "ratios: of the minimum times / of the medians; extra memory: the most of all ranks, beside A and B"
@@ -371,7 +371,7 @@ def plot(results: Results, path: str) -> None:
         label, style = name + equals + os.path.basename(library), _mark(number)
         ratios = times[method] / times[base] if base not in (None, method) else np.empty((0, 2))
         if count(ratios):
-            label += f": {means(ratios).split()[0]} x {base} ({counted(count(ratios), 'case')})"
+            label += f": {means(ratios).split()[0]} x {base} ({count_text(count(ratios), 'case')})"
         place = SPREAD * ((number + 0.5) / len(methods) - 0.5)
         axes.plot(times[method][:, 0], rows + place, linestyle="none", label=label, **style)
     for name, line in BOUNDS.items():
@@ -404,8 +404,8 @@ def _mark(number: int) -> dict[str, Any]:
 def _heading(results: Results) -> str:
     """Where it ran, in a line."""
     known = results.environment
-    rate, words = known.get("link_rate"), f"Redistribution on {counted(known['ranks'], 'rank')}"
+    rate, words = known.get("link_rate"), f"Redistribution on {count_text(known['ranks'], 'rank')}"
     if rate is None:
-        return f"{words}, {counted(known['cores'], 'core')}, {known['mpi']}; flag round trip {flag_text(known)}"
-    hosts = counted(len(set(known["host_of_rank"])), "host")
+        return f"{words}, {count_text(known['cores'], 'core')}, {known['mpi']}; flag round trip {flag_text(known)}"
+    hosts = count_text(len(set(known["host_of_rank"])), "host")
     return f"{words}, {hosts}, links of {rate / 1e6:.4g} MB/s each way ({known['link_rate_origin']}); {known['mpi']}"
