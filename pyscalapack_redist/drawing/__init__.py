@@ -1,1 +1,1 @@
-"""Pictures and tables of what others give as numbers: for matplotlib, and as HTML and SVG for notebooks."""
+"""Pictures and tables of numbers: by matplotlib, and as HTML and SVG for notebooks."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TICKS = 12
-LINE, MOST_LINED = 0.5, 48  # points, between blocks; not between so many more
+LINE, MOST_LINED = 0.5, 48  # points of a line between blocks, and blocks up to which there are lines
 TITLE_WIDTH = 60  # characters
 LEAST_FONT, MOST_FONT = 4.0, 11.0  # points
 MOST_NUMBERED = 32  # cells along a side of a heat map with numbers in them
@@ -27,13 +27,7 @@ PREFIXES = "kMGTPE"  # of thousands
 
 
 def need_matplotlib() -> None:
-    """See that there is a matplotlib. Not collective.
-
-    Raises
-    ------
-    LibraryError
-        Says how to get it.
-    """
+    """Raise a LibraryError if matplotlib cannot be imported; the text says how to install it."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -43,7 +37,7 @@ def need_matplotlib() -> None:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of `matplotlib.pyplot`, of so many inches. Not collective; raises as `need_matplotlib`."""
+    """A new figure of `matplotlib.pyplot`; sizes are inches. Raises as `need_matplotlib`."""
     need_matplotlib()
     from matplotlib import pyplot
 
@@ -51,7 +45,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def draw_panels(ax: Axes | None, panels: Sequence[Panel], title: str) -> Axes:
-    """Draw blocks in the colours of their ranks, on new axes if none are given. Not collective."""
+    """Draw blocks in the colours of their ranks, on new axes by default."""
     need_matplotlib()
     down, across = arranged(len(panels))
     if ax is None:
@@ -114,7 +108,7 @@ def _ticks(axes: Axes, panel: Panel) -> None:
 
 
 def _number_blocks(axes: Axes, panel: Panel) -> bool:
-    """Write the ranks into the blocks; False where they are too small for it."""
+    """Write the ranks into the blocks; False if the blocks are too small."""
     box = axes.get_window_extent()
     points = 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
     scale_x, scale_y = box.width * points / panel.columns[-1], box.height * points / panel.rows[-1]
@@ -147,7 +141,7 @@ def _legend(axes: Axes, numbers: Sequence[int], palette: Sequence[str]) -> None:
 def draw_heat(
     axes: Axes, table: NDArray[Any], unit: str, names: tuple[str, str], numbers: Sequence[int] | None = None
 ) -> None:
-    """Draw a table as a heat map, with the numbers in it where it is small. Not collective.
+    """Draw a table as a heat map, with the numbers in it where it is small.
 
     Parameters
     ----------
@@ -156,11 +150,11 @@ def draw_heat(
     table : ndarray
         Numbers of at least 0; 0 is left white.
     unit : str
-        Of the numbers, for the scale.
+        Unit of the numbers, for the scale.
     names : (str, str)
-        What rows and columns are.
+        Labels of rows and columns.
     numbers : sequence of int, optional
-        Of the rows and of the columns, where they are not 0, 1, 2, ...
+        Numbers of the rows and of the columns; by default 0, 1, 2, ...
     """
     from matplotlib import colormaps
     from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -195,7 +189,7 @@ def _number_at(numbers: Sequence[int], at: float) -> str:
 
 
 def number_cells(axes: Axes, texts: dict[tuple[int, int], str], colours: NDArray[np.float64]) -> None:
-    """Write texts into the cells of an image, in black or white, if the cells have room for them. Not collective.
+    """Write texts into the cells of an image, in black or white, if the cells have room for them.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Pictures of layouts as SVG, and tables as HTML, for notebooks: panels of blocks in the colours of their ranks.
 
-One colour for each rank, the same in every picture; text in the reader's own colours.
+A rank has the same colour in every picture; text has the reader's own colours.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-GOLDEN = 0.61803398875  # neighbours in number are then far from each other on the circle of hues
+GOLDEN = 0.61803398875  # step of the hue: adjacent ranks have very different hues
 TONES = ((0.72, 0.62), (0.55, 0.70), (0.83, 0.55), (0.64, 0.38))  # lightness and saturation, in turn
 WHITE, BLACK = "#ffffff", "#1a1a1a"
 
 
 def colour_of(rank: int) -> str:
-    """The colour of a rank, as #rrggbb. Not collective."""
+    """The colour of a rank, as #rrggbb."""
     lightness, saturation = TONES[(rank + rank // 8) % len(TONES)]
     return _hex(colorsys.hls_to_rgb((0.58 + rank * GOLDEN) % 1, lightness, saturation))
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever is read better on a colour #rrggbb. Not collective."""
+    """Black or white, whichever is more readable on a colour #rrggbb."""
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     return WHITE if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else BLACK
 
@@ -36,7 +36,7 @@ def _hex(parts: tuple[float, float, float]) -> str:
 
 
 Ints = NDArray[np.int64]
-WIDE = 4.0  # from this ratio of the sides on a matrix is not drawn to scale
+WIDE = 4.0  # ratio of the sides above which a matrix is not drawn to scale
 
 
 class Panel(NamedTuple):
@@ -45,13 +45,13 @@ class Panel(NamedTuple):
     Attributes
     ----------
     title : str
-        What part of the array it is; "" for all of it.
+        The part of the array; "" for the whole.
     rows, columns : ndarray
-        Where the blocks begin along each side, and the end of the last.
+        Edges of the blocks along each side.
     ranks : ndarray
         Owner of each block.
     left_out : int
-        Panels that would come after this one and are not drawn.
+        Number of further panels that are not drawn.
     """
 
     title: str
@@ -62,26 +62,26 @@ class Panel(NamedTuple):
 
 
 def arranged(panels: int) -> tuple[int, int]:
-    """Rows and columns in which so many panels are drawn. Not collective."""
+    """Number of rows and columns for drawing so many panels."""
     across = math.ceil(math.sqrt(panels))
     return math.ceil(panels / across), across
 
 
 def is_wide(panel: Panel) -> bool:
-    """Whether one side is so much longer that the panel is not drawn to scale. Not collective."""
+    """Whether one side is so much longer that the panel is not drawn to scale."""
     height, width = (max(1, int(edges[-1])) for edges in (panel.rows, panel.columns))
     return max(height, width) > WIDE * min(height, width)
 
 
 SIDE = 220.0  # of the longer side of a panel, in pixels
-SMALL_SIDE = 120.0  # where there are several
+SMALL_SIDE = 120.0  # with several panels
 STRIP = 28.0  # the height of an array of one dimension
 GAP, LINE = 14.0, 14.0
 LEAST_TEXT, MOST_TEXT = 6.0, 12.0
 
 
 def panels_as_svg(panels: Sequence[Panel]) -> str:
-    """A picture of the panels, the ranks' numbers in the blocks that have room for them. Not collective."""
+    """A picture of the panels, the ranks' numbers in the blocks that have room for them."""
     side = SIDE if len(panels) == 1 else SMALL_SIDE
     sizes = [_size(panel, side) for panel in panels]
     width, height = max(size[0] for size in sizes), max(size[1] for size in sizes) + (LINE if len(panels) > 1 else 0)
@@ -143,7 +143,7 @@ CELL = "text-align:left;vertical-align:top;padding:2px 8px 2px 0"
 
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A table of names and values below a title. Not collective."""
+    """A table of names and values below a title."""
     lines = "".join(
         f'<tr><th scope="row" style="{HEAD}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
         for name, value in rows
@@ -153,12 +153,12 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def beside(*parts: str) -> str:
-    """Parts beside each other, where there is room. Not collective."""
+    """Parts side by side, if there is room."""
     inner = "".join(f"<div>{part}</div>" for part in parts)
     return f'<div style="display:flex;flex-wrap:wrap;gap:24px;align-items:flex-start">{inner}</div>'
 
 
 def picture(svg: str, title: str = "", note: str = "") -> str:
-    """A picture below its title, with a note below it. Not collective."""
+    """A picture below its title, with a note below it."""
     above, below = (f'<div style="font-size:small">{escape(words)}</div>' if words else "" for words in (title, note))
     return above + svg + below
