@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ..errors import CollectiveError
 from . import progress
@@ -26,6 +26,8 @@ from .group import CONTROL, GatherScatter, Group, Refusal
 from .progress import advance_others, hold_interrupts, tasks_in_flight, wait_until
 from .series import Series
 from .vote import Outcome, Rows, Statement, Verdict, Vote
+
+Result = TypeVar("Result")  # of a call of the plan
 
 
 class State(enum.IntEnum):
@@ -172,7 +174,7 @@ class CountedVoting:
         return True
 
 
-class Transfer:
+class Transfer(Generic[Result]):
     """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
 
     `with plan.start(a, out) as transfer:` waits at the end of the block. If an exception leaves the block there is no wait,
@@ -209,7 +211,7 @@ class Transfer:
         self._join()
 
     @classmethod
-    def ready(cls, group: Group, payload: Payload, vote: Vote, expected: Outcome | None) -> Transfer:
+    def ready(cls, group: Group, payload: Payload, vote: Vote, expected: Outcome | None) -> Self:
         """Make a transfer for `repeat`, from a vote and the outcome that all ranks agreed on."""
         self = object.__new__(cls)
         self._group, self._payload, self.state = group, payload, COMPLETE
@@ -521,7 +523,7 @@ class Transfer:
         self._end()
         return True
 
-    def wait(self) -> Any:
+    def wait(self) -> Result:
         """Complete the redistribution and return the result of a call of the plan. Collective, as a call of the plan.
 
         An interrupt (SIGINT) ends the wait, not the transfer, which makes progress in later calls of this package; `wait` may
@@ -537,7 +539,8 @@ class Transfer:
             block = len(tasks_in_flight()) == 1 and node is not None and node.ring is not None
             wait_until(lambda: self.advance(block), self._check_peers, self, block)
         self._end()
-        return self._payload.wrap_result(self._result)
+        result: Result = self._payload.wrap_result(self._result)
+        return result
 
     def _end(self) -> None:
         """Record the end and raise the error, if any."""
@@ -547,7 +550,7 @@ class Transfer:
                 self._group.wait_for_failures()
             raise self._error
 
-    def __enter__(self) -> Transfer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -559,7 +562,7 @@ class Transfer:
         return f"Transfer({self._payload.plan!r}, {self.state.name.lower()})"
 
 
-_STEPS: dict[State, Callable[[Transfer, bool], bool]] = {
+_STEPS: dict[State, Callable[[Transfer[Any], bool], bool]] = {
     State.VOTING: Transfer._advance_voting,
     State.ASKING: Transfer._advance_asking,
     State.CONFIRMING: Transfer._advance_confirming,

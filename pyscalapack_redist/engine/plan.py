@@ -167,7 +167,7 @@ class Plan:
         self.moves = tuple([move for stage in stages for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
         self.cache: dict[Key | None, CacheEntry] = {}
-        self.call: Call | Transfer | None = None
+        self.call: Call | Transfer[Any] | None = None
         self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
         self.has_tiles = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct: Stage | None = None
@@ -343,7 +343,7 @@ class CacheEntry:
     """
 
     def __init__(
-        self, kinds: Kinds, operands: Operands, order: int, call: Call | Transfer | None, binding: Binding | None
+        self, kinds: Kinds, operands: Operands, order: int, call: Call | Transfer[Any] | None, binding: Binding | None
     ) -> None:
         self.kinds, self.operands, self.order, self.call = kinds, operands, order, call
         self._binding = binding

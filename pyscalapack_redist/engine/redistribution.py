@@ -138,7 +138,7 @@ class Redistribution:
             return call_traced(self, a, out, alpha, beta)
         plan = self.inside
         group = plan.group
-        call: Call | Transfer | None = None
+        call: Call | Transfer[Any] | None = None
         # unchanged until this rank votes or sends
         uses_before = plan.uses_begun if plan.series is not None else 0 if group is None else group.tickets.drawn
         try:
@@ -163,7 +163,35 @@ class Redistribution:
             raise
         return transfer.wait()
 
-    def start(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Transfer:
+    @overload
+    def start(self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ...) -> Transfer[D]: ...
+
+    @overload
+    def start(
+        self, a: Array | None = None, out: Array | None = None, *, alpha: complex = ..., beta: complex = ...
+    ) -> Transfer[Array | None]: ...
+
+    @overload
+    def start(
+        self,
+        a: Sequence[Array | None],
+        out: Sequence[Array | None] | None = None,
+        *,
+        alpha: complex | Sequence[complex] = ...,
+        beta: complex | Sequence[complex] = ...,
+    ) -> Transfer[list[Array | None]]: ...
+
+    @overload
+    def start(
+        self,
+        a: Sequence[D],
+        out: Sequence[D] | None = None,
+        *,
+        alpha: complex | Sequence[complex] = ...,
+        beta: complex | Sequence[complex] = ...,
+    ) -> Transfer[list[D]]: ...
+
+    def start(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Transfer[Any]:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
 
         Until `wait()` returns or `test()` is true, do not write the moving elements of `a`, and do not read or write those

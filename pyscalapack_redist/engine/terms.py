@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..comm.group import Group
 from ..comm.series import Series
 from ..comm.transfer import State, Transfer
@@ -33,9 +35,9 @@ class Terms:
         self.order = self.item = 0
         self.series: Series | None = None
         self.refusal: str | None = None
-        self._first: Transfer | None = None
+        self._first: Transfer[Any] | None = None
 
-    def note_start(self, transfer: Transfer) -> None:
+    def note_start(self, transfer: Transfer[Any]) -> None:
         """Note a call that may be the first one."""
         if not self.is_bound:
             self._first = transfer

@@ -421,7 +421,7 @@ def start_use(
     spent: dict[str, float] | None = None,
     error: BaseException | None = None,
     measured: Any = None,
-) -> Transfer:
+) -> Transfer[Any]:
     """Start a transfer of these arrays, and vote. Collective over the plan's ranks, in the same order on all.
 
     The vote reports an error of this rank; all ranks raise it when they wait for the transfer.
@@ -443,7 +443,7 @@ def start_use(
         use._inputs, use.error = inputs, error
         if error is None:
             use.check(a, out, alpha, beta, held.deliver_interrupts)
-        transfer = Transfer(group, use, ticket)
+        transfer: Transfer[Any] = Transfer(group, use, ticket)
         if terms is not None:
             terms.note_start(transfer)
         return transfer
@@ -468,7 +468,7 @@ def _wait_for_terms(
     return error
 
 
-def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
+def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer[Any]:
     """Return a transfer that continues a compiled call after its vote."""
     group = plan.group
     entry, origins = next((entry for entry in plan.cache.values() if entry.call is call), None), call.origins
@@ -538,7 +538,7 @@ def locate_arrays(
     return origins, origins.pair(0)
 
 
-def find_fast_path(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
+def find_fast_path(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer[Any] | None:
     """Return the call cached for these factors, or a new one; the call itself checks the arrays' kind."""
     key = factors_key(alpha, beta)
     if key is None:
@@ -547,7 +547,7 @@ def find_fast_path(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call 
     return _make_first_call(plan, a, out, alpha, beta) if entry is None else entry.call
 
 
-def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
+def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer[Any] | None:
     """Make the compiled call for arrays of this kind before their first use. Errors are ignored: a transfer reports them."""
     group = plan.group
     if (
@@ -598,7 +598,7 @@ def _store_call(
     item: int,
     outcome: Outcome | None = None,
     traffic: Traffic | None = None,
-) -> Call | Transfer | None:
+) -> Call | Transfer[Any] | None:
     """Store a cache entry for arrays of this kind, with `traffic` alone or with `binding`."""
     key, group = key_of(operands), plan.group
     plan.discard(key)
@@ -613,7 +613,7 @@ def _store_call(
         kinds = Kinds(arrays, operands.targets, makers)
     except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe: checked in each call
         return None
-    call: Call | Transfer | None = None
+    call: Call | Transfer[Any] | None = None
     vote = Vote(**plan.vote_fields(operands))
     order = operands.order or 0 if binding is None else binding.order
     exchange = None if binding is None else binding.exchanges[0]
