@@ -31,6 +31,7 @@ from .errors import (
     LibraryError,
     RedistributionError,
     ScheduleError,
+    WaitTimeoutError,
 )
 from .layout.axis import BlockCyclic, Blocks
 from .layout.descriptor import Descriptor
@@ -69,6 +70,7 @@ __all__ = [
     "RelabelReport",
     "ScheduleError",
     "Tiles",
+    "WaitTimeoutError",
     "accept",
     "batch",
     "blacs",

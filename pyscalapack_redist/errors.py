@@ -30,6 +30,10 @@ class CollectiveError(RedistributionError):
     """Another rank failed or asked for something else; the message says which rank and why."""
 
 
+class WaitTimeoutError(CollectiveError, TimeoutError):
+    """Other ranks did not come within PYSCALAPACK_REDIST_TIMEOUT seconds; the ranks that waited have given up."""
+
+
 class ConnectError(RedistributionError, ConnectionError):
     """Two jobs did not come together: the other one did not come in time, or cannot be joined; says what to do."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.ring import Ring, Tickets
-from ..errors import CollectiveError
+from ..errors import CollectiveError, WaitTimeoutError
 from . import progress
 from .channel import Channel, Request
 from .links import Links, links_between
@@ -693,6 +693,8 @@ class Group:
         ------
         CollectiveError
             A rank has died or has aborted, so its pending data are lost.
+        WaitTimeoutError
+            This rank has waited for longer than the limit, and has aborted; or another one has, and this one waits as well.
         """
         reason = self.communication_error()
         self.settle_series()
@@ -700,11 +702,15 @@ class Group:
             if reason is None:
                 self.channel.make_progress()
                 self._waiting.look(plan)
+        except WaitTimeoutError as caught:
+            self.abort(str(caught))
+            raise
         except CollectiveError as caught:
             reason = str(caught)
         if reason is not None:
             self.abort(reason)
-            raise CollectiveError(f"{self.abort_reason}: its pending data are lost; {self._remedy}")
+            timeout = self._waiting.timeout_error(plan, reason)
+            raise timeout or CollectiveError(f"{self.abort_reason}: its pending data are lost; {self._remedy}")
 
     @property
     def _remedy(self) -> str:

@@ -6,6 +6,7 @@ Ranks of other nodes are notified by messages.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import sys
@@ -18,12 +19,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._kernels.ring import Ring, Tickets
-from ..errors import CollectiveError
+from ..errors import CollectiveError, WaitTimeoutError
 from . import progress
 from .channel import Channel, Request
 from .node import Node
 
+LOGGER = logging.getLogger(__name__)
 VARIABLE = "PYSCALAPACK_REDIST_PATIENCE"  # seconds until a report
+LIMIT = "PYSCALAPACK_REDIST_TIMEOUT"  # seconds until a rank that waits raises
+LONGEST_STEP = 1.0  # seconds between two checks that count as waiting: a rank that computes meanwhile does not wait
 CHECK_SECONDS = 0.05
 ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0
@@ -76,7 +80,7 @@ class Waiting:
         self._since, self._has_reported, self._has_asked = 0.0, False, False
         self._call: object = None
         self._checked = 0.0
-        self._timeout = read_timeout()
+        self._timeout, self._limit, self._waited = read_timeout(), read_limit(), 0.0
 
     def look(self, plan: object) -> None:
         """Check from time to time that other ranks are alive; report the missing ranks after the timeout.
@@ -85,11 +89,16 @@ class Waiting:
         ------
         CollectiveError
             A rank has died or has aborted.
+        WaitTimeoutError
+            This rank has waited for longer than the limit.
         """
+        last = self._checked
         if not self._check_others():
             return
         moment, call = self._checked, self._group.call_count
+        self._waited += min(moment - last, LONGEST_STEP)
         if call != self._call:
+            self._waited = 0.0
             self._call, self._since, self._has_reported, self._has_asked, self._notified = (
                 call,
                 moment,
@@ -102,6 +111,27 @@ class Waiting:
         if not self._has_reported and 0 < self._timeout < moment - self._since:
             self._has_reported = True
             self._report_missing(plan)
+        if 0 < self._limit < self._waited:
+            raise WaitTimeoutError(self._describe_wait(plan))
+
+    def timeout_error(self, plan: object, reason: str) -> WaitTimeoutError | None:
+        """The error of a rank that has waited for half the limit or more when another rank aborts; None for others."""
+        if not 0 < self._limit < 2 * self._waited:
+            return None
+        return WaitTimeoutError(f"{self._describe_wait(plan)}; {reason}")
+
+    def _describe_wait(self, plan: object) -> str:
+        """How long this rank has waited and in which call, and for which ranks if that is known."""
+        group, operation = self._group, "a redistribution" if plan is None else f"{plan!r}"
+        late: list[int] = []
+        if self._has_asked or not self._by_messages:
+            late = self._find_missing() or []
+        names = _list_names([group.names[k] for k in late])
+        absence = f": {names} {'has' if len(late) == 1 else 'have'} not called it" if late else ""
+        return (
+            f"{group.names[group.rank]} has waited for {self._waited:.3g} s ({LIMIT}={self._limit:g}) in call "
+            f"{group.call_count} of these {group.size} ranks, {operation}{absence}"
+        )
 
     def _check_others(self) -> bool:
         """Check that other ranks are alive; False if the last check was a moment ago."""
@@ -281,11 +311,25 @@ def read_timeout() -> float:
     return seconds
 
 
+def read_limit() -> float:
+    """Seconds until a rank that waits raises, from the environment; 0 for no limit."""
+    text = os.environ.get(LIMIT) or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if math.isnan(seconds):
+        warnings.warn(f"{LIMIT}={text!r} must be a number of seconds, 0 for no limit: there is none", stacklevel=2)
+        return 0.0
+    return seconds
+
+
 def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
 
 
 def _report(name: str, seconds: float, text: str) -> None:
+    LOGGER.info("%s has waited for %g s %s", name, seconds, text)
     sys.stderr.write(
         f"pyscalapack_redist: {name} has waited for {seconds:g} s {text}. Look for a rank that has raised an exception, "
         f"has been interrupted, takes another branch, or makes its calls in another order. ({VARIABLE}=0 turns this "

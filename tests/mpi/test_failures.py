@@ -29,6 +29,8 @@ def long(*values: object) -> object:
         *(("interrupts", 2, nodes) for nodes in ("", "0,1")),
         long("interrupts", 3, "0,1,1"),
         ("patience", 4, ""),
+        *(("time_limit", 3, nodes) for nodes in ("", "0,1,2")),
+        long("time_limit", 4, "0,0,1,1"),
         *(("agreed_once", 3, nodes) for nodes in ("", "0,1,2")),
         *(long("agreed_once", 4, nodes) for nodes in ("0,1,0,1", "0,1,2,3")),
     ],
