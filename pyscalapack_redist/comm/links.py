@@ -7,6 +7,7 @@ of a measurement. The variable of the group's first rank counts.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .channel import Channel
     from .node import Node
 
+LOGGER = logging.getLogger(__name__)
 VARIABLE = "PYSCALAPACK_REDIST_LINKS"
 # The rate follows from the difference of the two larger sizes, which removes the latency. With these sizes a link of 50 Mbit/s
 # is measured in 0.1 s, one of 10 Gbit/s in 1 ms. There are enough empty messages that one of them finds a core free on all
@@ -94,12 +96,18 @@ def links_between(
             raise (CollectiveError if channel.rank else RedistributionError)(
                 f"rank 0 could not take part: {problem}" if channel.rank else problem
             )
-        return Links(values[0], values[1], len(leaders), f"from {path}")
+        return _logged(Links(values[0], values[1], len(leaders), f"from {path}"))
     costs = (0.0, 0.0)
     if channel.rank in leaders:
         costs = _measure(channel, leaders, tag, check_peers)
     latency, per_byte = map(max, zip(*combine(costs), strict=True))
-    return Links(latency, 1 / per_byte, len(leaders), "measured")
+    return _logged(Links(latency, 1 / per_byte, len(leaders), "measured"))
+
+
+def _logged(links: Links) -> Links:
+    """Log the links, and return them."""
+    LOGGER.info("links: %s", links)
+    return links
 
 
 def _measure(channel: Channel, leaders: list[int], tag: int, check_peers: Callable[[], None]) -> tuple[float, float]:
