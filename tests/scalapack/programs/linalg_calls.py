@@ -1,4 +1,4 @@
-"""What calls of linalg refuse, on one rank or on all, what they need, record and keep. Run on at least two ranks."""
+"""Errors of linalg on one rank or all, layouts, memory, contexts and traces. Run on at least two ranks."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def arguments() -> None:
     single, whole = put(SIDES.astype("f"), slabs((N, 3))), put(MATRIX.astype("i"), FITS)
     cube = psr.DistributedArray(d := psr.Descriptor((2, 2, 2), 1, COLUMNS, axes=(0, None, 1)), d.zeros())
     factors = linalg.lu_factor(A)
-    given = linalg.solve, linalg.lstsq, linalg.eigh
-    solve, lstsq, eigh = (lambda *a, call=call, **options: lambda: call(*a, **options) for call in given)
+    routines = linalg.solve, linalg.lstsq, linalg.eigh
+    solve, lstsq, eigh = (lambda *a, call=call, **options: lambda: call(*a, **options) for call in routines)
     nothing = put(np.zeros((2**16, 0)), slabs((2**16, 0))), put(np.zeros((0, 2**15)), slabs((0, 2**15)))
     huge = psr.Descriptor((2**16, 2**15), 64, LAST)
     cases: list[tuple[str, type[Exception], Callable[[], object]]] = [
@@ -109,14 +109,14 @@ def arguments() -> None:
             ("is of one block of 10 x 10 on ", DescriptorError, eigh(A, layout=large)),
             ("1 x 2 elements on several columns", DescriptorError, lambda: linalg.svd(pair, layout=pair.desc)),
         ]
-    for desc, what in (
+    for desc, words in (
         (psr.Descriptor((N, N), "balanced", SQUARE), "of irregular blocks"),
         (psr.Descriptor((N, N), (2, 3), SQUARE), "of blocks of 2 x 3, which are not square"),
         (psr.Descriptor((N, N), 2, SQUARE, source=(1, 0)), "which is not 0"),
         (psr.Descriptor((N + 2, N + 2), 2, SQUARE)[2:, 2:], "of a sub-array"),
         (FITS.T, "not of two dimensions over a two-dimensional grid, in order"),
     ):
-        cases.append((what, DescriptorError, solve(A, B, layout=desc)))
+        cases.append((words, DescriptorError, solve(A, B, layout=desc)))
     for words, kind, call in cases:
         fails(words, kind, call)
 
@@ -149,8 +149,8 @@ def one_rank() -> None:
     fails(f"{asked}piv must be the same", CollectiveError, lambda: linalg.lu_solve((A, other), B))
     layout = psr.Descriptor((N, N), on_bad(3, 2), SQUARE)
     fails(f"{asked}layout must be the same", CollectiveError, lambda: linalg.solve(A, B, layout=layout))
-    for mine, theirs in (([0, 1], [0, 2]), ([0, 2], (0, 1)), (np.arange(2), (0, 2))):
-        subset = on_bad(mine, theirs)
+    for wrong, right in (([0, 1], [0, 2]), ([0, 2], (0, 1)), (np.arange(2), (0, 2))):
+        subset = on_bad(wrong, right)
         fails("subset_by_index must be", CollectiveError, lambda subset=subset: linalg.eigh(A, subset_by_index=subset))
     fails(asked, CollectiveError, lambda: linalg.eigh(A, on_bad(A, None)))
     for kind in (1.0, np.float64(1), np.int32(1)):  # numbers that are equal are the same
@@ -337,7 +337,7 @@ def contexts() -> None:
         comm.Free()
         with pytest.raises(psr.CollectiveError, match="communicator has been freed"):
             linalg.det(a)
-    assert free() == before, "contexts are freed with the communicator for which they were made"
+    assert free() == before, "contexts are freed with the communicator of their grid"
     assert next_handles() == handles, "and so are communicators"
 
 
@@ -409,10 +409,10 @@ def traces_of_some_ranks() -> None:
             linalg.inv(A, layout=psr.Descriptor((N, N), 4, psr.ProcessGrid((1, 1), WORLD, ranks=[[rank]])))
         linalg.inv(A, layout=psr.Descriptor((N, N), 4, SQUARE))
     height, width = SQUARE.shape
-    mine = [phase.seconds for phase in apart if (phase.name, phase.layout) == ("pdgetrf", "1x1:4x4")]
+    own_seconds = [phase.seconds for phase in apart if (phase.name, phase.layout) == ("pdgetrf", "1x1:4x4")]
     factored = [phase for phase in apart.max(WORLD) if phase.name == "pdgetrf"]
     assert [phase.layout for phase in factored] == ["1x1:4x4"] * SIZE + [f"{height}x{width}:4x4"]
-    assert max(phase.seconds for phase in factored[:-1]) >= max(mine)
+    assert max(phase.seconds for phase in factored[:-1]) >= max(own_seconds)
     last = [phase.seconds for phase in apart if phase.name == "pdgetrf"][-1]
     assert factored[-1].seconds == WORLD.allreduce(last, MPI.MAX)
 

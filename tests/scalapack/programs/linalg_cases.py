@@ -1,4 +1,4 @@
-"""What programs of linalg have in common: grids, layouts of all kinds, arrays in them, and comparison with what is right."""
+"""Common parts of the programs of linalg: grids, layouts of all kinds, arrays in them, and comparison with right results."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def layouts(shape: tuple[int, ...]) -> list[psr.Descriptor]:
 
 
 def random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator = RNG) -> NDArray[Any]:
-    made = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype in "FD" else 0)
-    return made.astype(dtype)
+    numbers = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype in "FD" else 0)
+    return numbers.astype(dtype)
 
 
 def put(whole: NDArray[Any], desc: psr.Descriptor, order: str = "F") -> psr.DistributedArray:
@@ -72,12 +72,12 @@ def whole_of(array: psr.DistributedArray) -> NDArray[Any]:
     return whole
 
 
-def near(found: Any, expected: Any, what: str = "") -> None:
+def near(result: Any, expected: Any, name: str = "") -> None:
     """Equal but for rounding, in size and in dtype."""
-    assert found.dtype == expected.dtype, f"{what}: {found.dtype}, not {expected.dtype}"
-    assert found.shape == expected.shape, f"{what}: {found.shape}, not {expected.shape}"
-    difference = np.abs(found - expected).max(initial=0) / max(1, np.abs(expected).max(initial=0))
-    assert difference < 3e3 * np.finfo(expected.dtype).eps, f"{what}: {difference}"
+    assert result.dtype == expected.dtype, f"{name}: {result.dtype}, not {expected.dtype}"
+    assert result.shape == expected.shape, f"{name}: {result.shape}, not {expected.shape}"
+    difference = np.abs(result - expected).max(initial=0) / max(1, np.abs(expected).max(initial=0))
+    assert difference < 3e3 * np.finfo(expected.dtype).eps, f"{name}: {difference}"
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 In each round every row meets all its shapes and options, each routine every dtype; layouts are drawn anew. With a stride
 only each such case of a round is run, others on other numbers of ranks. A row is added to `TABLE`; a new routine needs a
-function beside it that makes operands, calls `case.call` and checks what defines the result.
+function beside it that makes operands, calls `case.call` and checks the equations of the result.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from pyscalapack_redist import blacs, linalg
 
 DTYPES = "fdFD"
 FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd")
-LEAST = 4  # matrices not larger than this are given no layout where decompositions need several blocks
+LEAST = 4  # decompositions of matrices up to this size choose their layout, since they need several blocks
 
 
 @dataclass
 class Case:
-    """One call of a routine: its shape and options, and what is drawn for it, the same on every rank."""
+    """One call of a routine: shape, options and random choices, equal on every rank."""
 
     name: str
     shape: tuple[int, ...]
@@ -61,8 +61,8 @@ class Case:
         return random(shape, self.dtype, self.rng)
 
     def regular(self, n: int) -> NDArray[Any]:
-        made = self.random(n, n) + 3 * np.eye(n, dtype=self.dtype)
-        return made if n == 0 or np.linalg.cond(made) < 100 else self.regular(n)
+        matrix = self.random(n, n) + 3 * np.eye(n, dtype=self.dtype)
+        return matrix if n == 0 or np.linalg.cond(matrix) < 100 else self.regular(n)
 
     def hermitian(self, n: int) -> NDArray[Any]:
         half = self.random(n, n)
@@ -97,15 +97,17 @@ class Case:
             keywords["like"] = wanted[self.rng.integers(4)]
         arrays = [operand[0] if isinstance(operand, tuple) else operand for operand in operands]
         with untouched(*arrays):
-            found = getattr(linalg, self.name)(*operands, **keywords)
+            result = getattr(linalg, self.name)(*operands, **keywords)
         if like is not None:
-            self.check_layout(found, arrays, keywords["like"])
-        return found
+            self.check_layout(result, arrays, keywords["like"])
+        return result
 
-    def check_layout(self, found: Any, operands: list[psr.DistributedArray], asked: psr.Descriptor | None) -> None:
+    def check_layout(self, result: Any, operands: list[psr.DistributedArray], asked: psr.Descriptor | None) -> None:
         """The result's array is in the layout that was asked for; otherwise in that of an operand, as far as it fits."""
         array = (
-            found if isinstance(found, psr.DistributedArray) else next(part for part in found if hasattr(part, "desc"))
+            result
+            if isinstance(result, psr.DistributedArray)
+            else next(part for part in result if hasattr(part, "desc"))
         )
         usual = operands[0 if self.name in ("eigh", "matmul") and array.ndim == 2 else -1].desc
         if asked is not None:
@@ -116,7 +118,7 @@ class Case:
             assert array.desc.grid == usual.grid
 
 
-# -- what makes operands, calls, and checks what defines the result
+# -- functions that make operands, call, and check the equations of the result
 
 
 def solve(case: Case) -> None:
@@ -160,8 +162,8 @@ def cho_solve(case: Case) -> None:
 
 def inv(case: Case) -> None:
     matrix = case.regular(case.shape[0])
-    found = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape))
-    near(matrix @ found, np.eye(*matrix.shape, dtype=case.dtype))
+    result = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape))
+    near(matrix @ result, np.eye(*matrix.shape, dtype=case.dtype))
 
 
 def det(case: Case) -> None:
@@ -171,8 +173,8 @@ def det(case: Case) -> None:
 
 def slogdet(case: Case) -> None:
     matrix = case.regular(case.shape[0])
-    for found, expected in zip(case.call(case.put(matrix), work=matrix.shape), np.linalg.slogdet(matrix), strict=True):
-        near(found, expected)
+    for result, expected in zip(case.call(case.put(matrix), work=matrix.shape), np.linalg.slogdet(matrix), strict=True):
+        near(result, expected)
 
 
 def matmul(case: Case) -> None:
@@ -187,12 +189,14 @@ def matmul(case: Case) -> None:
 
 def norm(case: Case) -> None:
     matrix = case.random(*case.shape)
-    found = case.call(case.put(matrix), work=(*case.shape, 1)[:2])
+    result = case.call(case.put(matrix), work=(*case.shape, 1)[:2])
     if "axis" in case.options or matrix.size:
-        near(found, np.linalg.norm(matrix, **case.options) if matrix.size else np.zeros(found.shape, matrix.real.dtype))
+        near(
+            result, np.linalg.norm(matrix, **case.options) if matrix.size else np.zeros(result.shape, matrix.real.dtype)
+        )
     else:
-        assert found == 0
-        assert found.dtype == matrix.real.dtype
+        assert result == 0
+        assert result.dtype == matrix.real.dtype
 
 
 def cond(case: Case) -> None:
@@ -223,8 +227,8 @@ def pinv(case: Case) -> None:
     options = dict(case.options)
     matrix = of_rank(case, options.pop("rank", None))
     case.options = options
-    found = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape[::-1]))
-    near(found, np.linalg.pinv(matrix, options.get("rcond", 1e-4 if case.dtype in "fF" else 1e-12)))
+    result = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape[::-1]))
+    near(result, np.linalg.pinv(matrix, options.get("rcond", 1e-4 if case.dtype in "fF" else 1e-12)))
 
 
 def eigvalsh(case: Case) -> None:
@@ -257,14 +261,14 @@ def eigh(case: Case) -> None:
 def qr(case: Case) -> None:
     m, n = case.shape
     matrix, mode = case.random(m, n), case.options.get("mode", "reduced")
-    found = case.call(case.put(matrix), work=(m, n))
+    result = case.call(case.put(matrix), work=(m, n))
     few = m if mode in ("complete", "full") else min(m, n)
-    r = whole_of(found if mode == "r" else found.R)
+    r = whole_of(result if mode == "r" else result.R)
     assert r.shape == (few, n)
     assert np.array_equal(r, np.triu(r))
     near(r.conj().T @ r, matrix.conj().T @ matrix)
     if mode != "r":
-        q = whole_of(found.Q)
+        q = whole_of(result.Q)
         assert q.shape == (m, few)
         near(q @ r, matrix)
         near(q.conj().T @ q, np.eye(few, dtype=case.dtype))
@@ -300,10 +304,10 @@ def lstsq(case: Case) -> None:
     rcond = options.get("rcond")  # NumPy takes float64's eps for float32 too
     cut = np.finfo(matrix.dtype).eps * max(m, n) if rcond is None or rcond < 0 else rcond
     expected = np.linalg.lstsq(matrix, sides, cut)
-    x, residuals, found, values = case.call(case.put(matrix), case.put(sides), work=(m, n), like=(n, *k))
+    x, residuals, numeric_rank, values = case.call(case.put(matrix), case.put(sides), work=(m, n), like=(n, *k))
     near(whole_of(x), expected[0])
     near(residuals, expected[1])
-    assert found == expected[2]
+    assert numeric_rank == expected[2]
     assert values is None if options.get("method", "qr") == "qr" else np.allclose(values, expected[3], 1e-3, 1e-5)
 
 
@@ -473,7 +477,7 @@ def not_regular() -> None:
 
 
 def no_numbers() -> None:
-    """NaNs and infs: the same error on all ranks, unless they may be there: then what NumPy has."""
+    """NaNs and infs: the same error on all ranks, or NumPy's result if they are accepted."""
     desc = psr.Descriptor((8, 8), 2, SQUARE)
     for row, column, value in ((0, 0, np.nan), (6, 5, np.nan), (7, 7, np.nan), (7, 2, np.inf)):
         matrix = np.eye(8)

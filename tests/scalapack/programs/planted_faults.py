@@ -1,4 +1,4 @@
-"""What the checks of linalg find of faults in the library's results, and what they refuse of right ones.
+"""Faults in results of the library that the checks of linalg find, and right results that they accept.
 
 Arguments: cases, seed, and optionally a file of counts, to which this run's are added.
 
@@ -55,7 +55,7 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
 
 
 class Claims:
-    """Takes the place of what compares the claims: keeps them, and refuses nothing."""
+    """Replaces the comparison of claims: records their excess, and refuses nothing."""
 
     def __init__(self) -> None:
         self.excess = 0.0
@@ -85,7 +85,7 @@ def matrix_of(kind: str, m: int, n: int, dtype: str, rng: np.random.Generator) -
 
 
 def operands_of(shape: str, rng: np.random.Generator) -> tuple[str, list[psr.DistributedArray]]:
-    """a, right-hand sides, and a positive definite matrix, in blocks of one size; and what they are."""
+    """a, right-hand sides, and a positive definite matrix, in blocks of one size; and their description."""
     n, dtype, kind = int(rng.integers(2, 25)), "fdFD"[rng.integers(4)], KINDS[rng.integers(len(KINDS))]
     m = {"m n": int(rng.integers(2, 25)), "tall": n + int(rng.integers(0, 9))}.get(shape, n)
     a = matrix_of(kind, m, n, dtype, rng).astype(np.result_type(dtype, float))
@@ -158,22 +158,24 @@ def main(cases: int, seed: int, file: Path | None) -> None:
         rng = np.random.default_rng([seed, number])
         name = list(ROUTINES)[number % len(ROUTINES)]
         fault = FAULTS[rng.integers(len(FAULTS))] if number // len(ROUTINES) % 2 else ""
-        told, operands = operands_of(ROUTINES[name][-1], rng)
+        description, operands = operands_of(ROUTINES[name][-1], rng)
         drawn = [seed, number, int(rng.integers(SIZE))]
         try:
             excess = excess_of(name, operands, fault, drawn)
         except np.linalg.LinAlgError as error:
-            assert "full rank" in str(error), f"{name} of {told}, case {seed} {number}: {error}"  # noqa: PT017
+            assert "full rank" in str(error), f"{name} of {description}, case {seed} {number}: {error}"  # noqa: PT017
             continue
         if not fault:
             counts[f"{name}: right"] += 1
-            assert excess == 0, f"{name} of {told}, case {seed} {number}, is refused: {excess} bounds"
+            assert excess == 0, f"{name} of {description}, case {seed} {number}, is refused: {excess} bounds"
             continue
         with exactly():
             bounds = excess_of(name, operands, fault, drawn)
         edge = next((f"below {edge}" for edge in EDGES if bounds < edge), "100 and more")
         counts[f"{name}: {edge}{', found' if excess else ''}"] += 1
-        assert excess or bounds < 100, f"{name} of {told}, case {seed} {number}, {fault}: {bounds} bounds are not found"
+        assert excess or bounds < 100, (
+            f"{name} of {description}, case {seed} {number}, {fault}: {bounds} bounds are not found"
+        )
     if RANK == 0:
         if file is not None:
             before = json.loads(file.read_text()) if file.exists() else {}
