@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LibraryError
-from .svg import Panel, arranged, colour_of, ink_on, is_wide
+from .svg import Panel, colour_of, grid_of_panels, ink_on, is_wide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def new_figure(width: float, height: float) -> Figure:
 def draw_panels(ax: Axes | None, panels: Sequence[Panel], title: str) -> Axes:
     """Draw blocks in the colours of their ranks, on new axes by default."""
     need_matplotlib()
-    down, across = arranged(len(panels))
+    down, across = grid_of_panels(len(panels))
     if ax is None:
         size = (5.4, 5.6) if len(panels) == 1 else (2.4 * across + 0.6, 2.6 * down + 0.8)
         size = (7.0, 2.2) if len(panels) == 1 and _is_strip(panels[0]) else size

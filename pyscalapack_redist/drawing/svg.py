@@ -61,7 +61,7 @@ class Panel(NamedTuple):
     left_out: int = 0
 
 
-def arranged(panels: int) -> tuple[int, int]:
+def grid_of_panels(panels: int) -> tuple[int, int]:
     """Number of rows and columns for drawing so many panels."""
     across = math.ceil(math.sqrt(panels))
     return math.ceil(panels / across), across
@@ -85,7 +85,7 @@ def panels_as_svg(panels: Sequence[Panel]) -> str:
     side = SIDE if len(panels) == 1 else SMALL_SIDE
     sizes = [_size(panel, side) for panel in panels]
     width, height = max(size[0] for size in sizes), max(size[1] for size in sizes) + (LINE if len(panels) > 1 else 0)
-    down, across = arranged(len(panels))
+    down, across = grid_of_panels(len(panels))
     parts = []
     for k, (panel, size) in enumerate(zip(panels, sizes, strict=True)):
         x, y = (k % across) * (width + GAP), (k // across) * (height + GAP)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from ..comm.group import Group
 from ..comm.vote import digest
 from ..exchanges import Options
-from ..layout.letters import combined
+from ..layout.letters import combine
 from ..layout.tiles import Layout
 from ..layout.waypoints import waypoints
-from ..schedules.layout_orders import SearchedSteps, order_for, process_shapes, searched
+from ..schedules.layout_orders import SearchedSteps, order_for, process_shapes, search_steps
 from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice
 from .messages import Arrays, RankMessages, messages_of
@@ -54,7 +54,7 @@ def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] 
     if fill == "zero":
         return None
     mirrored = {"symmetric": "T", "hermitian": "C"}[fill]
-    return combined(mirrored, op), MatrixPart(part.uplo, "U")
+    return combine(mirrored, op), MatrixPart(part.uplo, "U")
 
 
 def pending_moves(spec: Spec) -> list[PendingMove]:
@@ -96,7 +96,7 @@ def search(spec: Spec, schedule: str) -> list[SearchedSteps]:
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    return [searched(schedule, pending.op_layout, pending.b) for pending in pending_moves(spec)]
+    return [search_steps(schedule, pending.op_layout, pending.b) for pending in pending_moves(spec)]
 
 
 def build(

@@ -14,7 +14,7 @@ from .._kernels.bundle import address_of
 from ..comm.vote import digest
 from ..errors import ArrayError
 from ..layout.dimensions import local_part
-from ..layout.distributed import fitted
+from ..layout.distributed import fit_local_array
 from ..layout.tiles import Layout
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
@@ -33,7 +33,7 @@ NOTHING = LocalArray(0, ())
 
 
 class Arrays(NamedTuple):
-    """The arrays of one pair of layouts on this rank. Not collective.
+    """The arrays of one pair of layouts on this rank.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def checked_arrays(
     zeroed: bool = False,
     apart: Arrays | None = None,
 ) -> Arrays:
-    """Check all arrays of a pair of layouts, and make `out` where it was left out. Not collective.
+    """Check all arrays of a pair of layouts, and make `out` where it was left out.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def checked_arrays(
 
 def own_arrays(name: str, given: Any, layout: Any) -> list[Array | None]:
     """The local arrays that go with a layout, one for each place of this rank; None where there is nothing in one."""
-    return [fitted(name, given, layout)] if layout.is_product else layout.own_arrays(given, name)
+    return [fit_local_array(name, given, layout)] if layout.is_product else layout.own_arrays(given, name)
 
 
 def _name(name: str, k: int, layout: Any) -> str:
@@ -170,7 +170,7 @@ def _stored_alike(desc_a: Layout, desc_b: Layout) -> bool:
 
 
 def window(array: Array, desc: Any) -> Array:
-    """What a layout has of a local array: the part of a sub-array, else all. Not collective."""
+    """What a layout has of a local array: the part of a sub-array, else all."""
     if desc.parent is None:
         return array
     return array[:0] if desc.coords is None else array[local_part(desc.distributions, desc.coords)]
@@ -186,7 +186,7 @@ def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], tra
 
 
 def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds: bool = False) -> Any:
-    """A new local array of B, as its `empty` gives it; None on a rank that has none. Not collective.
+    """A new local array of B, as its `empty` gives it; None on a rank that has none.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds:
 
 
 def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = "out") -> None:
-    """Raise an ArrayError for an array that cannot be written, or is not of the dtype. Not collective."""
+    """Raise an ArrayError for an array that cannot be written, or is not of the dtype."""
     if dtype is not None and target.dtype != dtype:
         raise ArrayError(
             f"{name} has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made"
@@ -227,7 +227,7 @@ def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = 
 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:
-    """Raise an ArrayError for elements that cannot be moved as so many bytes. Not collective."""
+    """Raise an ArrayError for elements that cannot be moved as so many bytes."""
     if dtype.hasobject or not dtype.itemsize:
         raise ArrayError(
             f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
@@ -236,7 +236,7 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
 
 
 def share_elements(x: Array, y: Array) -> bool:
-    """Whether two arrays share memory; True also where that would take too long to find out. Not collective."""
+    """Whether two arrays share memory; True also where that would take too long to find out."""
     if not np.may_share_memory(x, y):
         return False
     try:
@@ -268,7 +268,7 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int
 
 
 def by_columns(array: NDArray[Any]) -> bool:
-    """Whether the first dimension runs faster in memory than the last, as in Fortran. Not collective."""
+    """Whether the first dimension runs faster in memory than the last, as in Fortran."""
     shape = array.shape
     if len(shape) < 2 or shape[0] < 2 or shape[-1] < 2:
         return False
@@ -277,7 +277,7 @@ def by_columns(array: NDArray[Any]) -> bool:
 
 
 def located(array: Array | None) -> LocalArray:
-    """Where an array starts, and its strides. Not collective."""
+    """Where an array starts, and its strides."""
     return NOTHING if array is None else LocalArray(address_of(array), array.strides)
 
 
@@ -292,7 +292,7 @@ class ByteRange(NamedTuple):
 
     @classmethod
     def of(cls, key: Any, array: Array, written: bool) -> ByteRange:
-        """That of an array. Not collective."""
+        """That of an array."""
         start: int = address_of(array)
         reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
         first = start + sum(extent for extent in reach if extent < 0)
@@ -300,7 +300,7 @@ class ByteRange(NamedTuple):
 
 
 def overlapping(spans: Iterable[ByteRange]) -> Iterable[tuple[ByteRange, ByteRange]]:
-    """Pairs of which one is written and whose bytes overlap, though they need not share an element. Not collective."""
+    """Pairs of which one is written and whose bytes overlap, though they need not share an element."""
     open_: list[ByteRange] = []
     for span in sorted(spans, key=lambda span: span.first):
         open_ = [other for other in open_ if other.last > span.first]
@@ -309,7 +309,7 @@ def overlapping(spans: Iterable[ByteRange]) -> Iterable[tuple[ByteRange, ByteRan
 
 
 def check_tiles_apart(arrays: Sequence[tuple[str, Array, bool]]) -> None:
-    """Refuse local arrays of a rank (each with its name, and whether it is written) that share elements. Not collective.
+    """Refuse local arrays of a rank (each with its name, and whether it is written) that share elements.
 
     Their lines are sorted by address; only where these overlap, which those of a strided array may without sharing an
     element, pairs of arrays are looked at.

@@ -38,7 +38,7 @@ from ..layout.distributed import Distributed, descriptor_of, takes_distributed
 from ..layout.grid import ProcessGrid, same_ranks
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from ..layout.waypoints import Via
-from ..schedules.layout_orders import Load, SearchedSteps, by_formula, load_between
+from ..schedules.layout_orders import Load, SearchedSteps, is_by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
 from .operation import op_layout
@@ -187,7 +187,7 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
-    """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
+    """A plan made before all are known to ask for it; None where ranks need to hear of each other.
 
     Nothing is sent. An error is found again once all have voted.
     """
@@ -197,7 +197,7 @@ def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
     start = time.perf_counter()
     try:
         chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
-        if chosen.exchange is not Shared or not by_formula(chosen.schedule):
+        if chosen.exchange is not Shared or not is_by_formula(chosen.schedule):
             return None
         plan = build(spec, chosen, group)
     except Exception:
@@ -211,7 +211,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     """A plan for which ranks tell one another what not all know. Collective over the group: all make it, or none."""
     moments = [time.perf_counter()]
     if unknown:
-        spec = spec.told(*group.combine(spec.known(), all_known))
+        spec = spec.completed(*group.combine(spec.known(), all_known))
     a, b = spec.layouts
     node = group.make_node()
     load = Load() if group.links is None else load_between(op_layout(a, spec.op), b)
@@ -219,7 +219,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     chosen = choose(spec.schedule, spec.exchange, spec.buffers, node, group.links, elements, load)
     moments.append(time.perf_counter())
     steps = None
-    if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
+    if not is_by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
         steps = _found_by_one(group, lambda: search(spec, chosen.schedule))
     moments.append(time.perf_counter())
     plan = made_by_all(group, lambda: build(spec, chosen, group, steps))
@@ -240,7 +240,7 @@ def _log(plan: Plan) -> None:
 
 
 def all_known(told: list[tuple[Any, ...]]) -> list[Any]:
-    """Of each thing that ranks tell, the first that is known. Not collective."""
+    """Of each thing that ranks tell, the first that is known."""
     return [first_known(list(some)) for some in zip(*told, strict=True)]
 
 
@@ -260,7 +260,7 @@ def _found_by_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list
 
 
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
-    """Let messages that "auto" sends in a window travel in log2 P steps where that is faster. Not collective."""
+    """Let messages that "auto" sends in a window travel in log2 P steps where that is faster."""
     stage = plan.stages[0]
     if links is None or plan.may_ask_dtypes or stage.exchange is not Windowed or stage.options.buffers != "packed":
         return
@@ -277,7 +277,7 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
     group : Group
         The ranks.
     make : callable
-        Makes this rank's part. Not collective.
+        Makes this rank's part.
 
     Raises
     ------

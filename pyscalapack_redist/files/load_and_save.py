@@ -18,7 +18,7 @@ from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, fitted, takes_distributed
+from ..layout.distributed import Distributed, fit_local_array, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
 from .contents import (
     NOT_READ,
@@ -437,7 +437,7 @@ def _check_through(through: object) -> None:
 
 def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """Check a local array of `desc`; None if this rank has no elements."""
-    local = fitted(name, host_array(name, array), desc)
+    local = fit_local_array(name, host_array(name, array), desc)
     if local is not None:
         check_dtype(local.dtype)
         if name == "out" and not local.flags.writeable:

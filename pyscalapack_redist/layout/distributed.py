@@ -48,7 +48,7 @@ class Distributed:
         if not isinstance(desc, Descriptor):
             raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
         local = host_array("local", local)
-        checked = fitted("local", local, desc)
+        checked = fit_local_array("local", local, desc)
         if local is not None and local.shape == desc.local_shape:
             checked = local
         elif local is not None and checked is None:
@@ -213,7 +213,7 @@ def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[...,
     return decorated
 
 
-def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+def fit_local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """Check a local array of `desc`, and cut it to the local shape; None if it is empty.
 
     Raises

@@ -243,7 +243,7 @@ class ProcessGrid:
             raise DescriptorError(f"{self} is on paper: give it a communicator to run a redistribution on it")
         if same_ranks(self._comm, comm):
             return self if self._comm == comm else ProcessGrid(self._shape, comm, ranks=self._ranks)
-        return ProcessGrid(self._shape, comm, ranks=translated(self._ranks, self._comm, comm, self))
+        return ProcessGrid(self._shape, comm, ranks=translate_ranks(self._ranks, self._comm, comm, self))
 
     @property
     def context(self) -> int:
@@ -309,7 +309,7 @@ class ProcessGrid:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranks in COMM_WORLD, or COMM_SELF, without a context: other communicators have no name elsewhere."""
-        name, grid = on_a_named_communicator(self)
+        name, grid = to_named_communicator(self)
         return _unpickled, (self._shape, name, grid._ranks)
 
     def __repr__(self) -> str:
@@ -329,7 +329,7 @@ def _unpickled(shape: tuple[int, ...], name: str | None, ranks: NDArray[np.int64
     return ProcessGrid(shape, named_communicator(name), ranks=ranks)
 
 
-def on_a_named_communicator(layout: Any) -> tuple[str | None, Any]:
+def to_named_communicator(layout: Any) -> tuple[str | None, Any]:
     """The name of a predefined communicator, and the layout on it, for pickling; the name is None on paper.
 
     Raises
@@ -363,7 +363,9 @@ def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
     return a == b or bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
 
 
-def translated(ranks: NDArray[np.int64], old: MPI.Intracomm, new: MPI.Intracomm, layout: object) -> NDArray[np.int64]:
+def translate_ranks(
+    ranks: NDArray[np.int64], old: MPI.Intracomm, new: MPI.Intracomm, layout: object
+) -> NDArray[np.int64]:
     """Translate ranks of one communicator to ranks of another.
 
     Raises

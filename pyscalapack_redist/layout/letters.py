@@ -38,7 +38,7 @@ def conjugates(op: str) -> bool:
     return op in ("C", "R")
 
 
-def combined(first: str, second: str) -> str:
+def combine(first: str, second: str) -> str:
     """The operation that is equal to `first`, then `second`."""
     transposed, conjugated = transposes(first) != transposes(second), conjugates(first) != conjugates(second)
     return "NTRC"[transposed + 2 * conjugated]

@@ -21,7 +21,7 @@ from ..errors import ArrayError, DescriptorError, RedistributionError, shown
 from .arrays import new_array
 from .axis import Blocks, Irregular, integers, whole_number
 from .descriptor import Descriptor
-from .grid import checked_communicator, named_communicator, on_a_named_communicator, same_ranks, translated
+from .grid import checked_communicator, named_communicator, same_ranks, to_named_communicator, translate_ranks
 
 Ints = NDArray[np.int64]
 Window = tuple[slice, slice]
@@ -328,7 +328,7 @@ class Tiles:
         moved.comm = comm
         if not same:
             ranks = np.array(self.ranks, np.int64)
-            there = translated(ranks, self.comm, comm, self)
+            there = translate_ranks(ranks, self.comm, comm, self)
             moved.owners = there[np.searchsorted(ranks, self.owners)] if len(ranks) else self.owners
             moved.owners.setflags(write=False)
         return moved
@@ -366,7 +366,7 @@ class Tiles:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranks in COMM_WORLD, or COMM_SELF, without the offsets and leading dimensions of this rank."""
-        name, tiles = on_a_named_communicator(self)
+        name, tiles = to_named_communicator(self)
         return _unpickled, (tiles._pack(), name)
 
     def __repr__(self) -> str:

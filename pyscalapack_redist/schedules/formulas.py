@@ -96,11 +96,11 @@ def random_order(grid: MessageGraph, seed: int = 0) -> Schedule:
 
 def random_keys(seed: int, p: Ints, q: Ints) -> NDArray[np.uint64]:
     """A pseudo-random number for each pair; the numbers of one sender differ."""
-    start = _mixed(np.array(seed % 2**64, dtype=np.uint64))
-    return _mixed(_mixed(start ^ p.astype(np.uint64)) ^ q.astype(np.uint64))
+    start = _mix(np.array(seed % 2**64, dtype=np.uint64))
+    return _mix(_mix(start ^ p.astype(np.uint64)) ^ q.astype(np.uint64))
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64 (Steele, Lea, Flood, 2014): a permutation of 64-bit numbers."""
     with np.errstate(over="ignore"):
         x = x + np.uint64(0x9E3779B97F4A7C15)

@@ -106,7 +106,7 @@ def _load(messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
     pairs = 1
     for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
         bound = min(axis.P * axis.Q, max(0, x.number_of_blocks + y.number_of_blocks - 1))
-        pairs *= axis.pairs if _counted(axis) else bound
+        pairs *= axis.pairs if _is_countable(axis) else bound
     processes, few = min(len(a.ranks), len(b.ranks)), all(axis.P * axis.Q <= TABLED for axis in axes)
     if not messages.is_product:
         pairs *= b.copies
@@ -116,14 +116,14 @@ def _load(messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
             few = a.places.size * b.places.size <= TABLED
         whole = few and pairs <= MOST_MESSAGES
         return Load(pairs, processes, whole, whole)
-    if all(map(_counted, axes)):
+    if all(map(_is_countable, axes)):
         own = messages.own_receivers
         senders = np.flatnonzero(own >= 0)
         coords = np.unravel_index(senders, a.placement.shape), np.unravel_index(own[senders], b.placement.shape)
         pairs -= int(np.all([axis.shares(p, q) for axis, p, q in zip(axes, *coords, strict=True)], axis=0).sum())
     along = max(max(axis.P, axis.Q) for axis in axes)
     whole = few and pairs <= MOST_MESSAGES
-    short = along <= ALONG and all(map(_counted, axes))
+    short = along <= ALONG and all(map(_is_countable, axes))
     rounds = max(a.placement.size, b.placement.size)
     return Load(pairs, processes, whole, whole or (short and math.prod(max(axis.degrees) for axis in axes) < rounds))
 
@@ -147,7 +147,7 @@ def is_one_port(name: str) -> bool:
     return ORDERS[name].one_port if name in ORDERS else BY_FORMULA.get(name, True)
 
 
-def by_formula(name: str) -> bool:
+def is_by_formula(name: str) -> bool:
     """Whether a formula gives the order, so that each rank computes it without a search."""
     return name in ORDERS or name in BY_FORMULA
 
@@ -166,7 +166,7 @@ def order_for(
     rank : int, optional
         This rank; the order is used for its messages only.
     steps : SearchedSteps, optional
-        Result of `searched` on one rank.
+        Result of `search_steps` on one rank.
 
     Raises
     ------
@@ -176,11 +176,11 @@ def order_for(
     shapes = process_shapes(a, b)
     if name in ORDERS:
         return ORDERS[name](*shapes)
-    parts = schedules_for(name, a, b) if steps is None else _listed(name, a, b, steps)
+    parts = schedules_for(name, a, b) if steps is None else _schedules_of(name, a, b, steps)
     return Scheduled(*shapes, parts, *process_coords(a, b, rank)) if parts else ORDERS[OTHERWISE](*shapes)
 
 
-def searched(name: str, a: LayoutLike, b: LayoutLike) -> SearchedSteps:
+def search_steps(name: str, a: LayoutLike, b: LayoutLike) -> SearchedSteps:
     """The steps of a schedule that no formula gives.
 
     Raises
@@ -189,7 +189,7 @@ def searched(name: str, a: LayoutLike, b: LayoutLike) -> SearchedSteps:
         The schedule does not apply to these layouts.
     """
     parts = schedules_for(name, a, b)
-    return SearchedSteps(parts[0].name if parts else OTHERWISE, [_packed(part) for part in parts])
+    return SearchedSteps(parts[0].name if parts else OTHERWISE, [_pack_steps(part) for part in parts])
 
 
 def schedules_for(name: str, a: LayoutLike, b: LayoutLike) -> list[Schedule]:
@@ -213,10 +213,10 @@ def schedules_for(name: str, a: LayoutLike, b: LayoutLike) -> list[Schedule]:
             name = name if graphs[0].P * graphs[0].Q * max(graphs[0].degrees) <= GREEDY else "stepwise"
         elif not load.searchable:
             return []
-    return [_fewest(name, graph, SECONDS / len(graphs)) for graph in graphs]
+    return [_build_fewest(name, graph, SECONDS / len(graphs)) for graph in graphs]
 
 
-def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
+def _build_fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
     """A schedule of a graph; `stepwise` is built message by message if there is a table: faster than importing SciPy."""
     from .matchings import in_levels
 
@@ -224,10 +224,10 @@ def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
         part = in_levels(graph, time.monotonic() + seconds)
     else:
         part = build(name, graph)
-    return ListedSchedule(name, graph, _mixed(part.steps))
+    return ListedSchedule(name, graph, _shuffle(part.steps))
 
 
-def _mixed(steps: list[Ints]) -> list[Ints]:
+def _shuffle(steps: list[Ints]) -> list[Ints]:
     """The steps in another order.
 
     Consecutive steps of a search are alike. No process waits for a step to end, so processes that are a step apart would send
@@ -236,7 +236,7 @@ def _mixed(steps: list[Ints]) -> list[Ints]:
     return [steps[i] for i in np.argsort(np.arange(len(steps)) * GOLDEN % 1)[::-1].tolist()]
 
 
-def _packed(part: Schedule) -> list[Ints] | Ints:
+def _pack_steps(part: Schedule) -> list[Ints] | Ints:
     """The steps of a schedule; of a whole graph the step number of each message, which are fewer bytes to send."""
     graph, steps = part.grid, part.steps
     if not isinstance(graph, WholeGraph) or sum(map(len, steps)) != graph.pairs:
@@ -246,17 +246,17 @@ def _packed(part: Schedule) -> list[Ints] | Ints:
     return number[np.argsort(rows[:, 0] * graph.Q + rows[:, 1])].astype(np.min_scalar_type(len(steps)))
 
 
-def _listed(name: str, a: LayoutLike, b: LayoutLike, steps: SearchedSteps) -> list[Schedule]:
-    """The schedules of steps from `searched`."""
+def _schedules_of(name: str, a: LayoutLike, b: LayoutLike, steps: SearchedSteps) -> list[Schedule]:
+    """The schedules of steps from `search_steps`."""
     messages = LayoutMessages(a, b)
     graphs = _graphs(name, messages, a, b)
     if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
         graphs = [messages.whole]
     pairs = zip(graphs, steps.parts, strict=True) if steps.parts else ()
-    return [ListedSchedule(steps.name, graph, _unpacked(graph, part)) for graph, part in pairs]
+    return [ListedSchedule(steps.name, graph, _unpack_steps(graph, part)) for graph, part in pairs]
 
 
-def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
+def _unpack_steps(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
     if isinstance(part, list):
         return part
     order = np.argsort(part, kind="stable")
@@ -276,6 +276,6 @@ def _graphs(name: str, messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -
     return messages.parts
 
 
-def _counted(axis: MessageGraph) -> bool:
+def _is_countable(axis: MessageGraph) -> bool:
     """Whether messages along a dimension can be counted fast."""
     return isinstance(axis, CommunicationGrid) and (axis.has_slice or axis.P * axis.Q <= COUNTED)

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import ScheduleError
 from .checks import checked_messages, checked_seconds, checked_table
 from .communication_grid import CommunicationGrid
-from .folding import Amalgam, amalgamated, folded_slice, lifted, slices
+from .folding import FoldedGraph, fold, fold_slice, slices, unfold_parts
 from .formulas import ring
 from .levels import TINY, Grouped, Levels, Limit, Reals, Solution, around, part, residues, wishes
 from .matchings import FEW, Attempt, SortedMessages, Targets, greedy_parts, stepwise_parts
@@ -86,7 +86,7 @@ class Search:
     ----------
     grid : MessageGraph
         The messages.
-    folded : Amalgam or None
+    folded : FoldedGraph or None
         The folded graph, for whole slices.
     aim : Aim
         The objective.
@@ -99,7 +99,7 @@ class Search:
         The objective's value of the best schedule, and a lower bound of it.
     """
 
-    def __init__(self, grid: MessageGraph, folded: Amalgam | None, aim: Aim, deadline: float) -> None:
+    def __init__(self, grid: MessageGraph, folded: FoldedGraph | None, aim: Aim, deadline: float) -> None:
         self.grid, self.folded, self.aim, self.deadline = grid, folded, aim, deadline
         self.value: float = np.inf
         self.number_of_steps = 0
@@ -159,7 +159,7 @@ class Search:
 
     # Folded graphs: counts of types.
 
-    def _of_slice(self, graph: Amalgam) -> None:
+    def _of_slice(self, graph: FoldedGraph) -> None:
         """Search the folded graph of whole slices."""
         levels = Levels(graph, self._until(LARGE_SHARE))
         if not levels.too_large:
@@ -167,9 +167,9 @@ class Search:
             if not self._take(levels, Levels(graph, self._until(FIRST_SHARE)).fitting(least)):
                 self._programs(levels)
         if not np.isfinite(self.value) and graph.types <= MOST_HEURISTIC:
-            self._heuristics(graph)
+            self._try_heuristics(graph)
 
-    def _unfolded(self, costs: Ints, steps: Ints) -> None:
+    def _attempt_unfolded(self, costs: Ints, steps: Ints) -> None:
         """Attempts, message by message, for the steps of a program's solution."""
         if not isinstance(self.grid, CommunicationGrid) or self.grid.P * self.grid.Q > MOST_MESSAGES:
             return
@@ -183,8 +183,8 @@ class Search:
             return False
         number, cost = int(solution.steps.sum()), int(solution.steps @ levels.costs)
         graph, counts = levels.graph, solution.counts
-        assert isinstance(graph, Amalgam)
-        self._keep(number, cost, partial(lifted, graph, counts))
+        assert isinstance(graph, FoldedGraph)
+        self._keep(number, cost, partial(unfold_parts, graph, counts))
         return True
 
     def _programs(self, levels: Levels) -> None:
@@ -194,7 +194,7 @@ class Search:
         if not self._take(levels, real) and real.steps is not None:
             self._take(levels, levels.fitting(real.steps))
             if self._open and self.folded is not None:
-                self._unfolded(levels.costs, real.steps)
+                self._attempt_unfolded(levels.costs, real.steps)
         for finer in self._finer(levels):
             if self.value - self.bound <= TINY:
                 break
@@ -211,7 +211,7 @@ class Search:
         if isinstance(self.grid, CommunicationGrid) and self.folded is not None:
             for turns in range(levels.turns - 1, 0, -1):
                 if levels.turns % turns == 0:
-                    finer = Levels(folded_slice(self.grid, turns), levels.deadline)
+                    finer = Levels(fold_slice(self.grid, turns), levels.deadline)
                     if finer.too_large:
                         return
                     yield finer
@@ -223,10 +223,10 @@ class Search:
             fewer = levels.fitting(fewer.steps)
         self._take(levels, fewer)
 
-    def _heuristics(self, graph: Amalgam) -> None:
+    def _try_heuristics(self, graph: FoldedGraph) -> None:
         for parts in (stepwise_parts(graph), greedy_parts(graph)):
             assert parts is not None
-            self._keep(*_measured(graph, parts), partial(lifted, graph, parts))
+            self._keep(*_measure(graph, parts), partial(unfold_parts, graph, parts))
 
     # Graphs that do not fold: message by message.
 
@@ -246,21 +246,21 @@ class Search:
             if not len(attempt.raised):
                 self._keep_attempt(attempt)
             else:
-                self._sketched(targets, self._until(SKETCH))
-                steps = self._grouped(messages, costs, profile)
+                self._attempt_quickly(targets, self._until(SKETCH))
+                steps = self._attempt_grouped(messages, costs, profile)
         if self._open and steps is None:
             attempt = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
             if self._open and isinstance(self.grid, CommunicationGrid):
-                self._grouped(messages, costs, profile)
+                self._attempt_grouped(messages, costs, profile)
         if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, attempt)
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
         elif self._has_spare_steps and counts <= SMALL:
-            self._fewer_steps(Levels(amalgamated(self.grid), self._until(FIRST_SHARE)))
+            self._fewer_steps(Levels(fold(self.grid), self._until(FIRST_SHARE)))
 
     def _keep_attempt(self, attempt: Attempt) -> None:
-        self._keep(attempt.steps, attempt.cost, partial(self._messages.listed, attempt))
+        self._keep(attempt.steps, attempt.cost, partial(self._messages.list_steps, attempt))
 
     @property
     def _short(self) -> bool:
@@ -274,7 +274,7 @@ class Search:
         self._keep_attempt(attempt)
         return attempt
 
-    def _sketched(self, targets: Targets, deadline: float) -> None:
+    def _attempt_quickly(self, targets: Targets, deadline: float) -> None:
         """With many messages, attempt some targets quickly: there may be no time for a thorough attempt."""
         if len(self._messages.length) > MANY:
             self._keep_attempt(self._messages.attempt(targets, deadline, tries=FEW))
@@ -303,14 +303,14 @@ class Search:
         self._raise_bound(solution.bound)
         return solution
 
-    def _grouped(self, messages: SortedMessages, costs: Ints, profile: Ints) -> Ints | None:
+    def _attempt_grouped(self, messages: SortedMessages, costs: Ints, profile: Ints) -> Ints | None:
         """Solve the program of processes grouped as in a slice, and attempt its steps."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
         solution = self._least(group, costs, profile, self._until(GROUPED if self._short else SHARE))
         if solution.steps is not None and solution.shares is not None:
             targets = Targets(costs, solution.steps)
-            self._sketched(targets, self.deadline)
+            self._attempt_quickly(targets, self.deadline)
             if len(messages.length) > MOST_WISHED:
                 self._attempt(targets)
             else:
@@ -318,7 +318,7 @@ class Search:
         return solution.steps
 
     def _exact(self) -> None:
-        levels = Levels(amalgamated(self.grid), self.deadline)
+        levels = Levels(fold(self.grid), self.deadline)
         if levels.graph.types * len(levels.costs) <= LARGEST_EXACT:
             self._programs(levels)
 
@@ -341,7 +341,7 @@ class Search:
             attempt = self._attempts(Targets(costs, solution.steps))
 
 
-def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:
+def _measure(graph: FoldedGraph, parts: Ints) -> tuple[int, int]:
     """Number of steps and cost of a folded schedule."""
     sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
     ends = np.concatenate([graph.sender_group, graph.receiver_group + len(graph.sender_sizes)])
@@ -427,7 +427,7 @@ def search_for(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> Optimal
     """Search for the best schedule for an aim within a time limit."""
     seconds = checked_seconds(time_limit)
     start = time.monotonic()
-    folded = amalgamated(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
+    folded = fold(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
     if folded is None:
         checked_table(grid.P, grid.Q)
         messages = int(np.count_nonzero(grid.lengths))

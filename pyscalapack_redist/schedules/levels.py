@@ -143,14 +143,14 @@ class Levels:
             Whether counts must be whole numbers, too.
         """
         unit = 1.0 if (weights == np.rint(weights)).all() else 0.0
-        relaxed = self._relaxed(weights, limits)
+        relaxed = self._solve_relaxed(weights, limits)
         if relaxed is None:
             return Solution(None, None, -np.inf)
         value, reduced, positive = relaxed.value, relaxed.reduced, relaxed.steps > TINY
         if value == np.inf:
             return Solution(None, None, np.inf)
-        bound = _rounded_up(value, unit)
-        rounded = self._roundings(relaxed.steps, weights, limits)
+        bound = _round_up(value, unit)
+        rounded = self._round(relaxed.steps, weights, limits)
         chosen = positive.copy()
         chosen[0] = True
         chosen[np.argsort(reduced, kind="stable")[:FIRST]] = True
@@ -162,12 +162,12 @@ class Levels:
             reduced <= best - unit - value + TINY * max(1.0, abs(value)) if np.isfinite(best) else np.ones_like(chosen)
         )
         if best <= bound + TINY or not (needed & ~chosen).any():
-            return first._replace(bound=max(bound, min(_rounded_up(first.bound, unit), best)))
+            return first._replace(bound=max(bound, min(_round_up(first.bound, unit), best)))
         second = self._solve(np.flatnonzero(chosen | needed), weights, limits, whole=whole)
-        bound = max(bound, min(_rounded_up(second.bound, unit), best))
+        bound = max(bound, min(_round_up(second.bound, unit), best))
         return (second if _value(second, weights) < best else first)._replace(bound=bound)
 
-    def _roundings(self, steps: Reals, weights: Reals, limits: list[Limit]) -> Solution:
+    def _round(self, steps: Reals, weights: Reals, limits: list[Limit]) -> Solution:
         """A solution by rounding up the numbers of steps of each cost or more; messages still fit then."""
         rounded = np.diff(np.ceil(np.cumsum(steps) - TINY), prepend=0)
         if any(not limit.least <= rounded @ limit.weights <= limit.most for limit in limits):
@@ -175,7 +175,7 @@ class Levels:
         levels = Levels(self.graph, max(self.deadline, time.monotonic() + GRACE), self.costs)
         return levels.fitting(rounded.astype(np.int64))
 
-    def _relaxed(self, weights: Reals, limits: list[Limit]) -> _Relaxed | None:
+    def _solve_relaxed(self, weights: Reals, limits: list[Limit]) -> _Relaxed | None:
         """Solve the linear program; None if the deadline passes."""
         from scipy.optimize import linprog
         from scipy.sparse import vstack
@@ -312,7 +312,7 @@ def _value(solution: Solution, weights: Reals) -> float:
     return np.inf if solution.steps is None else float(solution.steps @ weights)
 
 
-def _rounded_up(value: float, unit: float) -> float:
+def _round_up(value: float, unit: float) -> float:
     return float(np.ceil(value - TINY * max(1.0, abs(value) * 1e-3))) if unit and np.isfinite(value) else value
 
 

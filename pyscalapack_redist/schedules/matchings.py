@@ -11,7 +11,7 @@ import numpy as np
 from .._kernels.nested import nested_levels
 from .checks import LARGEST_TABLE, checked_seconds
 from .communication_grid import CommunicationGrid
-from .folding import Amalgam, amalgamated, coloured, lifted, slices
+from .folding import FoldedGraph, edge_colours, fold, slices, unfold_parts
 from .message_graph import Ints, MessageGraph
 from .schedule import ListedSchedule, Schedule
 
@@ -25,11 +25,11 @@ class HeaviestStep:
 
     Parameters
     ----------
-    graph : Amalgam
+    graph : FoldedGraph
         The folded graph.
     """
 
-    def __init__(self, graph: Amalgam) -> None:
+    def __init__(self, graph: FoldedGraph) -> None:
         self.graph = graph
         self._sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
         self._ends = np.stack([graph.sender_group, graph.receiver_group + len(graph.sender_sizes)])
@@ -47,14 +47,14 @@ class HeaviestStep:
         least : ndarray
             How many processes of each group must take part; groups of senders first.
         """
-        return self._assigned(remaining, least) if self._single else self._programmed(remaining, least)
+        return self._solve_assignment(remaining, least) if self._single else self._solve_program(remaining, least)
 
-    def taking_part(self, step: Ints) -> Ints:
+    def count_participants(self, step: Ints) -> Ints:
         """Number of processes of each group that take part in a step; groups of senders first."""
         both = np.concatenate([step, step])
         return np.bincount(self._ends.reshape(-1), weights=both, minlength=len(self._sizes)).astype(np.int64)
 
-    def _assigned(self, remaining: Ints, least: Ints) -> Ints:
+    def _solve_assignment(self, remaining: Ints, least: Ints) -> Ints:
         from scipy.optimize import linear_sum_assignment
 
         kinds = np.flatnonzero(remaining)
@@ -74,7 +74,7 @@ class HeaviestStep:
         step[chosen[chosen >= 0]] = 1
         return step
 
-    def _programmed(self, remaining: Ints, least: Ints) -> Ints:
+    def _solve_program(self, remaining: Ints, least: Ints) -> Ints:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
@@ -125,11 +125,11 @@ def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
     deadline = time.monotonic() + seconds
     folds = isinstance(grid, CommunicationGrid) and slices(grid)
     if folds or grid.P * grid.Q * grid.step_bound <= MOST_WORK:
-        graph = amalgamated(grid)
+        graph = fold(grid)
         lists = grid.P * grid.Q <= LARGEST_TABLE
         parts = stepwise_parts(graph, deadline if lists else np.inf)
         if parts is not None:
-            return ListedSchedule("stepwise", grid, lifted(graph, parts))
+            return ListedSchedule("stepwise", grid, unfold_parts(graph, parts))
     return in_levels(grid, deadline)
 
 
@@ -147,15 +147,15 @@ def in_levels(grid: MessageGraph, deadline: float) -> Schedule:
     costs = np.unique(messages.length)[::-1]
     steps = np.array([np.count_nonzero(grid.profile == cost) for cost in costs], dtype=np.int64)
     attempt = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
-    return ListedSchedule("stepwise", grid, messages.listed(attempt))
+    return ListedSchedule("stepwise", grid, messages.list_steps(attempt))
 
 
-def stepwise_parts(graph: Amalgam, deadline: float = np.inf) -> Ints | None:
+def stepwise_parts(graph: FoldedGraph, deadline: float = np.inf) -> Ints | None:
     """Counts of each type (row) in runs of equal steps (column); None if the deadline passes."""
     heaviest = HeaviestStep(graph)
     sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
     remaining = graph.count.copy()
-    degrees = heaviest.taking_part(remaining)
+    degrees = heaviest.count_participants(remaining)
     steps_left = int((-(-degrees // sizes)).max(initial=0))
     parts = []
     while steps_left:
@@ -163,11 +163,11 @@ def stepwise_parts(graph: Amalgam, deadline: float = np.inf) -> Ints | None:
             return None
         # Enough processes of a group must take part that all can send the rest in the steps left after this one.
         step = heaviest.find(remaining, degrees - (steps_left - 1) * sizes)
-        times = _times(step, remaining, heaviest.taking_part(step), degrees - (steps_left - 1) * sizes, sizes)
+        times = _times(step, remaining, heaviest.count_participants(step), degrees - (steps_left - 1) * sizes, sizes)
         times = min(times, steps_left)
         parts.append(times * step)
         remaining = remaining - times * step
-        degrees = heaviest.taking_part(remaining)
+        degrees = heaviest.count_participants(remaining)
         steps_left -= times
     return np.array(parts, dtype=np.int64).reshape(len(parts), graph.types).T
 
@@ -193,11 +193,11 @@ def greedy(grid: MessageGraph) -> Schedule:
     ScheduleError
         There are more than 10^8 messages.
     """
-    graph = amalgamated(grid)
-    return ListedSchedule("greedy", grid, lifted(graph, greedy_parts(graph)))
+    graph = fold(grid)
+    return ListedSchedule("greedy", grid, unfold_parts(graph, greedy_parts(graph)))
 
 
-def greedy_parts(graph: Amalgam) -> Ints:
+def greedy_parts(graph: FoldedGraph) -> Ints:
     """Counts of each type (row) in runs of equal steps (column)."""
     heaviest = HeaviestStep(graph)
     remaining = graph.count.copy()
@@ -372,7 +372,7 @@ class SortedMessages:
         fewest = self.attempt(targets, deadline, wish, seed)
         if most_steps is None or fewest.steps <= most_steps:
             return fewest
-        best, number, least_divisor = self._squeezed(fewest, targets.costs, most_steps), int(targets.steps.sum()), 0
+        best, number, least_divisor = self._squeeze(fewest, targets.costs, most_steps), int(targets.steps.sum()), 0
         for divisor in EQUAL_COST_DIVISORS:
             if time.monotonic() > deadline:
                 break
@@ -383,10 +383,10 @@ class SortedMessages:
                 attempt = self.attempt(fewer, deadline, self.cheapest(fewer) if wish is None else wish, seed)
                 fewest = min(fewest, attempt, key=lambda attempt: attempt.steps)
                 least_divisor = divisor if attempt.steps <= most_steps else least_divisor
-                best = min(best, self._squeezed(attempt, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
+                best = min(best, self._squeeze(attempt, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
         return best
 
-    def _squeezed(self, attempt: Attempt, costs: Ints, most_steps: int) -> Attempt:
+    def _squeeze(self, attempt: Attempt, costs: Ints, most_steps: int) -> Attempt:
         """Merge the last levels of an attempt, as few of them as are needed for at most `most_steps` steps."""
         levels = len(costs)
         later = np.zeros(levels, dtype=np.int64)  # the most messages that a process has in a level or a later one
@@ -406,11 +406,11 @@ class SortedMessages:
         wish: Ints = with_steps[np.maximum(position, 0)] if len(with_steps) else np.zeros(len(self.length), np.int64)
         return wish
 
-    def listed(self, attempt: Attempt) -> list[Ints]:
+    def list_steps(self, attempt: Attempt) -> list[Ints]:
         """The steps, each with rows sender, receiver, length."""
         steps: list[Ints] = []
         for messages in _runs(attempt.level):
-            colour = coloured(self.sender[messages], self.receiver[messages])
+            colour = edge_colours(self.sender[messages], self.receiver[messages])
             steps += [
                 np.column_stack([self.sender[step], self.receiver[step], self.length[step]])
                 for step in (messages[run] for run in _runs(colour))

@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import ScheduleError
 from .checks import checked_seconds, checked_table
 from .communication_grid import CommunicationGrid
-from .folding import Amalgam, amalgamated, slices
+from .folding import FoldedGraph, fold, slices
 from .least_cost import optimal
 from .matchings import stepwise
 from .message_graph import Ints, MessageGraph, WholeGraph
-from .preemptive import Pieces, folded_lengths, unfolded_steps
+from .preemptive import Pieces, folded_lengths, unfold_steps
 from .schedule import EQUALS_BOUND, ListedSchedule, Schedule, excess
 
 Floats = NDArray[np.float64]
@@ -106,7 +106,7 @@ class _MessageSet(NamedTuple):
 
     Attributes
     ----------
-    graph : Amalgam or None
+    graph : FoldedGraph or None
         The folded graph; None for the whole graph.
     indices : ndarray
         Rows of indices into the table of lengths.
@@ -116,16 +116,16 @@ class _MessageSet(NamedTuple):
         Ports and duration of each message.
     """
 
-    graph: Amalgam | None
+    graph: FoldedGraph | None
     indices: Ints
     length: Ints
     at_ports: PortMessages
 
     def steps(self, start: Floats) -> list[Ints]:
         """Steps of the whole graph that keep the order of start times at each port."""
-        steps = _listed(self.at_ports.source, self.at_ports.target, start)
+        steps = _list_steps(self.at_ports.source, self.at_ports.target, start)
         if self.graph is not None:
-            return unfolded_steps(self.graph, [Pieces(self.indices[step], self.length[step]) for step in steps])
+            return unfold_steps(self.graph, [Pieces(self.indices[step], self.length[step]) for step in steps])
         return [np.column_stack([self.indices[step], self.length[step]]) for step in steps]
 
 
@@ -142,7 +142,7 @@ class _OrderSearch:
         self.bound = 0.0
         self.time, self.steps = math.inf, list[Ints]()
         self.rng = np.random.default_rng(0)
-        self.inside = [] if hosts is None else _inside(grid, *hosts)
+        self.inside = [] if hosts is None else _steps_within_hosts(grid, *hosts)
 
     def run(self) -> OpenShopSchedule:
         """The best order."""
@@ -160,7 +160,7 @@ class _OrderSearch:
     def _cases(self) -> Iterator[_MessageSet]:
         """The folded graph, if the grid folds; then the whole graph, if it is not large."""
         if isinstance(self.grid, CommunicationGrid) and slices(self.grid):
-            graph = amalgamated(self.grid)
+            graph = fold(self.grid)
             table = folded_lengths(self.grid, graph)
             if graph.turns > 1:
                 indices = np.argwhere(table)
@@ -255,7 +255,7 @@ def _messages_of(grid: MessageGraph) -> tuple[Ints, Ints]:
     return np.column_stack([sender, receiver])[order], length[order]
 
 
-def _listed(source: Ints, target: Ints, start: Floats) -> list[Ints]:
+def _list_steps(source: Ints, target: Ints, start: Floats) -> list[Ints]:
     """Numbers of the messages of each step; each is in the earliest step that keeps the order of starts at both ports."""
     last: tuple[dict[int, int], dict[int, int]] = ({}, {})
     order = np.argsort(start, kind="stable")
@@ -269,11 +269,11 @@ def _listed(source: Ints, target: Ints, start: Floats) -> list[Ints]:
     return [np.array(step) for step in steps]
 
 
-def _inside(grid: MessageGraph, sources: Ints, targets: Ints) -> list[Ints]:
+def _steps_within_hosts(grid: MessageGraph, sources: Ints, targets: Ints) -> list[Ints]:
     """Steps of the messages within hosts; they go last."""
     lengths = grid.lengths
     indices = np.argwhere((lengths > 0) & (sources[:, None] == targets))
-    steps = _listed(indices[:, 0], indices[:, 1], np.zeros(len(indices)))
+    steps = _list_steps(indices[:, 0], indices[:, 1], np.zeros(len(indices)))
     return [np.column_stack([indices[step], lengths[tuple(indices[step].T)]]) for step in steps]
 
 
@@ -459,7 +459,7 @@ def timetable(schedule: Schedule, startup: float = 0.0, hosts: Hosts | None = No
     """
     startup = startup_of(startup)
     if hosts is not None:
-        return _dispatched(schedule, startup, *hosts_of(schedule.grid, hosts))
+        return _simulate_hosts(schedule, startup, *hosts_of(schedule.grid, hosts))
     free = [np.zeros(processes) for processes in (schedule.grid.P, schedule.grid.Q)]
     starts = []
     for step in schedule.steps:
@@ -525,14 +525,14 @@ def hosts_of(grid: MessageGraph, hosts: Hosts) -> tuple[Ints, Ints]:
     return sides[0].astype(np.int64), sides[1].astype(np.int64)
 
 
-def _dispatched(schedule: Schedule, startup: float, sources: Ints, targets: Ints) -> Timetable:
+def _simulate_hosts(schedule: Schedule, startup: float, sources: Ints, targets: Ints) -> Timetable:
     messages = np.concatenate([np.zeros((0, 3), np.int64), *schedule.steps])
-    start = _Dispatch(messages, startup, sources, targets).run()
+    start = _HostSimulation(messages, startup, sources, targets).run()
     inside = sources[messages[:, 0]] == targets[messages[:, 1]]
     return Timetable(messages, start, start + np.where(inside, 0.0, startup + messages[:, 2]))
 
 
-class _Dispatch:
+class _HostSimulation:
     """A simulation with hosts: a message that is next at both processes waits for the ports of both hosts.
 
     Of the messages that wait for a port, the earliest in the schedule goes first.

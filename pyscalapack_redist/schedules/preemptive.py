@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ScheduleError
-from .folding import Amalgam, amalgamated
+from .folding import FoldedGraph, fold
 from .least_cost import optimal
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
@@ -94,7 +94,7 @@ def preemptive(grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0
     totals = search.totals() if cost_of_step else [search.bounds.volume]
     candidates = [search.whole, *search.cut(totals, cost_of_step)]
     best = min(candidates, key=lambda candidate: candidate.value(cost_of_step))
-    return PreemptiveSchedule(grid, search.unfolded(best), cost_of_step, bound)
+    return PreemptiveSchedule(grid, search.unfold(best), cost_of_step, bound)
 
 
 def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[PreemptiveSchedule]:
@@ -122,7 +122,7 @@ def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[Preem
         if not front or candidate.cost < front[-1].cost:
             front.append(candidate)
     return [
-        PreemptiveSchedule(grid, search.unfolded(schedule), 0.0, search.bounds.cost(schedule.number))
+        PreemptiveSchedule(grid, search.unfold(schedule), 0.0, search.bounds.cost(schedule.number))
         for schedule in front
     ]
 
@@ -149,7 +149,7 @@ class _PieceSearch:
         self.grid = grid
         self.whole = self.uncut(objective)
         self.bounds = SplitBounds(grid)
-        self.graph: Amalgam = amalgamated(grid)
+        self.graph: FoldedGraph = fold(grid)
         self.lengths = folded_lengths(grid, self.graph)
 
     def uncut(self, objective: str | tuple[float, float]) -> _CandidateSchedule:
@@ -160,7 +160,7 @@ class _PieceSearch:
     def totals(self) -> list[int]:
         """Sums of durations from the least to that of whole messages, coarsely spaced values first."""
         least, span = self.bounds.volume, self.whole.cost - self.bounds.volume
-        return list(dict.fromkeys(least + int(span * _reversed_bits(k)) for k in range(TOTALS)))
+        return list(dict.fromkeys(least + int(span * _reverse_bits(k)) for k in range(TOTALS)))
 
     def cut(self, totals: list[int], startup: float) -> Iterator[_CandidateSchedule]:
         """Schedules with durations within each total; the first one is computed even after the deadline."""
@@ -179,12 +179,12 @@ class _PieceSearch:
             best = min(best, candidate.value(startup)[0])
             yield candidate
 
-    def unfolded(self, candidate: _CandidateSchedule) -> list[Ints]:
+    def unfold(self, candidate: _CandidateSchedule) -> list[Ints]:
         """Steps of the whole graph."""
-        return unfolded_steps(self.graph, candidate.pieces) if candidate.whole is None else candidate.whole
+        return unfold_steps(self.graph, candidate.pieces) if candidate.whole is None else candidate.whole
 
 
-def _reversed_bits(number: int) -> float:
+def _reverse_bits(number: int) -> float:
     """Fractions 0, 1/2, 1/4, 3/4, 1/8, ... (van der Corput)."""
     fraction, weight = 0.0, 0.5
     while number:
@@ -218,13 +218,13 @@ class Pieces(NamedTuple):
     amounts: Ints
 
 
-def folded_lengths(grid: MessageGraph, graph: Amalgam) -> Ints:
+def folded_lengths(grid: MessageGraph, graph: FoldedGraph) -> Ints:
     """Lengths from folded senders to folded receivers, for each difference of their turns."""
     lengths: Ints = grid.rows(graph.senders[:, 0])[:, graph.receivers]
     return lengths
 
 
-def unfolded_steps(graph: Amalgam, folded_steps: list[Pieces]) -> list[Ints]:
+def unfold_steps(graph: FoldedGraph, folded_steps: list[Pieces]) -> list[Ints]:
     """Rows sender, receiver, length of each step of the whole graph."""
     turn = np.arange(graph.turns)
     steps = []
@@ -312,7 +312,7 @@ class _Split:
 
     def _longest(self, durations: Ints) -> _Step | None:
         """The step of the longest possible duration, of some durations."""
-        for duration in _spread(durations, DURATIONS)[::-1]:
+        for duration in _select_spread(durations, DURATIONS)[::-1]:
             step = self._matching(int(duration))
             if step is not None:
                 return step
@@ -320,7 +320,7 @@ class _Split:
 
     def _longest_nearby(self, durations: Ints) -> _Step | None:
         """A step near the previous duration: the longest possible going up, or the first possible one going down."""
-        candidates = _spread(durations, MORE_DURATIONS)
+        candidates = _select_spread(durations, MORE_DURATIONS)
         position = max(0, int(np.searchsorted(candidates, self.before, side="right")) - 1)
         best, stride = self._matching(int(candidates[position])), 1
         upwards = best is not None
@@ -387,7 +387,7 @@ class _Split:
         return most
 
 
-def _spread(values: Ints, most: int) -> Ints:
+def _select_spread(values: Ints, most: int) -> Ints:
     """At most `most` of the values, including the first and the last."""
     if len(values) <= most:
         return values
@@ -420,7 +420,7 @@ class SplitBounds:
         """The least sum of durations of at most `steps` steps."""
         durations = np.zeros(steps, dtype=np.int64)
         for side, degrees in zip(self._sides, self._degrees, strict=True):
-            longest = _without_longest(side, steps - degrees)[:, :steps].max(axis=0, initial=0)
+            longest = _drop_longest(side, steps - degrees)[:, :steps].max(axis=0, initial=0)
             durations[: len(longest)] = np.maximum(durations[: len(longest)], longest)
         return max(self.volume, int(durations.sum()))
 
@@ -439,7 +439,7 @@ class SplitBounds:
         return min(startup * int(start) + self.cost(end) for start, end in zip(starts, ends, strict=True))
 
 
-def _without_longest(lengths: Ints, count: Ints) -> Ints:
+def _drop_longest(lengths: Ints, count: Ints) -> Ints:
     """Each row without the first `count` entries."""
     columns = np.arange(lengths.shape[1]) + count[:, None]
     inside = columns < lengths.shape[1]

@@ -202,12 +202,12 @@ class ListedSchedule(Schedule):
         count = self.grid.P if column == 1 else self.grid.Q
         if not 0 <= process < count:
             raise IndexError(f"{name} = {process} is outside 0 <= {name} < {count}")
-        entries = self._listed
+        entries = self._all_entries
         rows: Ints = entries[entries[:, column] == process][:, [0, 3 - column, 3]]
         return rows
 
     @cached_property
-    def _listed(self) -> Ints:
+    def _all_entries(self) -> Ints:
         return self._entries()
 
 
@@ -313,7 +313,7 @@ class ProductSchedule(Schedule):
         """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
         coords = np.unravel_index(p, [axis.grid.P for axis in self.axes])
         parts = [axis.of_sender(int(coord)) for axis, coord in zip(self.axes, coords, strict=True)]
-        rows = self._joined(parts, [axis.grid.Q for axis in self.axes])
+        rows = self._multiply(parts, [axis.grid.Q for axis in self.axes])
         own_receiver = -1 if self.grid.own is None else int(self.grid.own[p])
         messages: Ints = rows[rows[:, 1] != own_receiver]
         return messages
@@ -322,7 +322,7 @@ class ProductSchedule(Schedule):
         """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
         coords = np.unravel_index(q, [axis.grid.Q for axis in self.axes])
         parts = [axis.of_receiver(int(coord)) for axis, coord in zip(self.axes, coords, strict=True)]
-        rows = self._joined(parts, [axis.grid.P for axis in self.axes])
+        rows = self._multiply(parts, [axis.grid.P for axis in self.axes])
         return rows if self.grid.own is None else rows[self.grid.own[rows[:, 1]] != q]
 
     def _entries(self) -> Ints:
@@ -338,7 +338,7 @@ class ProductSchedule(Schedule):
             rows = rows[self.grid.own[rows[:, 1]] != rows[:, 2]]
         return rows
 
-    def _joined(self, parts: list[Ints], processes: list[int]) -> Ints:
+    def _multiply(self, parts: list[Ints], processes: list[int]) -> Ints:
         rows = np.zeros((1, 3), dtype=np.int64)
         rows[0, 2] = 1
         for axis, part, count in zip(self.axes, parts, processes, strict=True):

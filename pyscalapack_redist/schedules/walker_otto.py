@@ -115,7 +115,7 @@ def schedule_walker_otto(grid: MessageGraph) -> Schedule:
     ScheduleError
         The grid is not r -> K r or K r -> r on P = Q processes with aligned blocks.
     """
-    return _Superblocks("walker-otto", *_checked("walker-otto", grid))
+    return _Superblocks("walker-otto", *_check_grid("walker-otto", grid))
 
 
 def phases(grid: MessageGraph) -> Schedule:
@@ -129,7 +129,7 @@ def phases(grid: MessageGraph) -> Schedule:
     ScheduleError
         The grid is not r -> K r or K r -> r on P = Q processes with aligned blocks.
     """
-    return _NaturalPhases("phases", *_checked("phases", grid), one_port=False)
+    return _NaturalPhases("phases", *_check_grid("phases", grid), one_port=False)
 
 
 def random_phases(grid: MessageGraph, seed: int = 0) -> Schedule:
@@ -149,12 +149,12 @@ def random_phases(grid: MessageGraph, seed: int = 0) -> Schedule:
     ScheduleError
         The grid is not r -> K r or K r -> r on P = Q processes with aligned blocks.
     """
-    schedule = _RandomPhases("random-phases", *_checked("random-phases", grid), one_port=False)
+    schedule = _RandomPhases("random-phases", *_check_grid("random-phases", grid), one_port=False)
     schedule.seed = integer("seed", seed, "it chooses the order")
     return schedule
 
 
-def _checked(name: str, grid: MessageGraph) -> tuple[CommunicationGrid, int, int]:
+def _check_grid(name: str, grid: MessageGraph) -> tuple[CommunicationGrid, int, int]:
     """The grid, its smaller block size and the factor K."""
     if not isinstance(grid, CommunicationGrid):
         raise ScheduleError(f"schedule = {name!r} needs a CommunicationGrid of one dimension; use stepwise or optimal")
@@ -213,12 +213,12 @@ class _Superblocks(Schedule):
         self._inside(process)
         k = np.arange(self._tables.K)
         block = self._block_of(k, process)
-        return self._filled(k, block // self._tables.K, self._lengths(block))
+        return self._nonempty_rows(k, block // self._tables.K, self._lengths(block))
 
     def _of_large(self, process: int) -> Ints:
         self._inside(process)
         k, block = self._blocks_of_large(process)
-        return self._filled(k, (block + self._shift) % self.grid.P, self._lengths(block))
+        return self._nonempty_rows(k, (block + self._shift) % self.grid.P, self._lengths(block))
 
     def _entries(self) -> Ints:
         checked_messages(self._tables.K * self.grid.P)
@@ -258,7 +258,7 @@ class _Superblocks(Schedule):
         count: Ints = rounds * self._block + np.clip(rest - block * self._block, 0, self._block)
         return count
 
-    def _filled(self, k: Ints, peer: Ints, length: Ints) -> Ints:
+    def _nonempty_rows(self, k: Ints, peer: Ints, length: Ints) -> Ints:
         return np.stack([k, peer, length], axis=1)[length > 0]
 
     def _inside(self, process: int) -> None:

@@ -21,7 +21,7 @@ from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.waypoints import VIAS
 from ..schedules import Schedule
 from ..schedules.catalogue import check_name
-from ..schedules.layout_orders import by_formula
+from ..schedules.layout_orders import is_by_formula
 from ..schedules.orders import Order, Scheduled
 from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case
@@ -65,12 +65,12 @@ class NodeLinks:
         self.slots, self._rate, self._latency = slots, rate, latency
 
     def seconds(self, steps: int, nbytes: int) -> float | None:
-        """Of so many steps with so many bytes of a rank in all. Not collective."""
+        """Of so many steps with so many bytes of a rank in all."""
         return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
 
 
 def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[Figures, list[Schedule]]:
-    """The figures of a redistribution on paper, and the steps of the order that is shown. Not collective.
+    """The figures of a redistribution on paper, and the steps of the order that is shown.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple
     for each in schedules.NAMES:
         figures: Figures = {"name": each, **dict.fromkeys(OF_ORDERS)}
         orders.append(figures)
-        if most > MOST_SEARCHED and not by_formula(each):
+        if most > MOST_SEARCHED and not is_by_formula(each):
             figures["reason"] = f"left out: it needs a table of all pairs, {most:,} along a dimension"
             continue
         try:
@@ -281,7 +281,7 @@ EMPTY = "#f2f2f2"
 
 
 def _draw(case: Case, name: str, parts: Sequence[Schedule], path: str) -> None:
-    """Write the picture of an order's steps to a file, in the format that its name ends in. Not collective.
+    """Write the picture of an order's steps to a file, in the format that its name ends in.
 
     Raises
     ------
@@ -369,13 +369,13 @@ def _draw_steps(axes: Axes, schedule: Schedule, colours: Any) -> None:
 
 
 def read_schedule(name: str) -> str:
-    """A schedule's name as the command line gives it; raises ScheduleError where there is none. Not collective."""
+    """A schedule's name as the command line gives it; raises ScheduleError where there is none."""
     check_name(name)
     return name
 
 
 def plan(options: Namespace) -> int:
-    """Show what a redistribution takes. Not collective.
+    """Show what a redistribution takes.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from simulate.study import messages_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.schedules import layout_orders as scheduling
-from pyscalapack_redist.schedules.layout_orders import fewest_steps, load_between, order_for, searched
+from pyscalapack_redist.schedules.layout_orders import fewest_steps, load_between, order_for, search_steps
 from pyscalapack_redist.schedules.orders import Scheduled
 from pyscalapack_redist.tools.cases import Case
 
@@ -130,7 +130,7 @@ def test_fewest_steps_are_those_of_the_whole(
     assert load_between(a, b).messages == messages == len(messages_of(case, "caterpillar").size)
     assert fewest_steps(a, b) == steps
     for name in ("stepwise", "greedy"):
-        order = order_for(name, a, b, searched(name, a, b))
+        order = order_for(name, a, b, search_steps(name, a, b))
         assert isinstance(order, Scheduled)
         assert order.one_port
         (part,) = order.parts
@@ -141,7 +141,7 @@ def test_fewest_steps_are_those_of_the_whole(
 def test_steps_that_are_told_are_as_many() -> None:
     for processes in (1, 2):
         a, b = (psr.Descriptor((9, 7), block, psr.ProcessGrid((processes, 1))) for block in (2, 3))
-        found, told = order_for("optimal", a, b), order_for("optimal", a, b, searched("optimal", a, b))
+        found, told = order_for("optimal", a, b), order_for("optimal", a, b, search_steps("optimal", a, b))
         assert found.number_of_steps == told.number_of_steps == processes - 1
 
 
@@ -151,7 +151,7 @@ def test_products_and_rings_where_there_is_no_time_for_the_whole(monkeypatch: py
     for case, steps, searchable in ((grown, 2 * 2, True), (turned, 16, False)):
         a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
         assert load_between(a, b)[2:] == (False, searchable)
-        order = order_for("stepwise", a, b, searched("stepwise", a, b))
+        order = order_for("stepwise", a, b, search_steps("stepwise", a, b))
         assert (order.name, order.number_of_steps) == ("stepwise" if searchable else "ring", steps)
 
 

@@ -28,7 +28,7 @@ from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.engine.spec import Spec
 from pyscalapack_redist.exchanges import Exchange, Extents
 from pyscalapack_redist.schedules import NAMES
-from pyscalapack_redist.schedules.layout_orders import by_formula
+from pyscalapack_redist.schedules.layout_orders import is_by_formula
 
 ONE_LEG = [way for way in WAYS if "via" not in way]
 
@@ -45,7 +45,7 @@ def plans_of(case: Case, size: int) -> list[Any]:
         spec = Spec(*layouts, dtype=case.dtype, comm=comm, via=None, **way, **part)
         group: Any = SimpleNamespace(rank=rank, size=size, number=range(size), node=None, names=range(size))
         chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
-        if rank == 0 and not by_formula(chosen.schedule):  # one rank searches for all
+        if rank == 0 and not is_by_formula(chosen.schedule):  # one rank searches for all
             steps = search(spec, chosen.schedule)
         plans.append(Redistribution(build(spec, chosen, group, steps)))
     (stages,) = zip(*(plan.inside.stages for plan in plans), strict=True)

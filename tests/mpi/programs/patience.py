@@ -176,13 +176,13 @@ def reported_in_time() -> None:
 def at_work() -> None:
     """Rank 0 has come, as all have: it searches a schedule until another rank says that it waits."""
     _, plan = plan_on("0,0,0,0")
-    searched = building.searched
+    search_steps = building.search_steps
 
     def slow(*given: Any) -> Any:
         WORLD.recv(source=1, tag=SAID)
-        return searched(*given)
+        return search_steps(*given)
 
-    with heard((0,)), mock.patch.object(building, "searched", slow):
+    with heard((0,)), mock.patch.object(building, "search_steps", slow):
         assert psr.redistribute(plan.desc_a, plan.desc_b, schedule="stepwise").schedule.name == "stepwise"
     assert len(said) == (RANK == 1), (RANK, said)
     assert all(": all have called it." in text for text in said)

@@ -30,7 +30,7 @@ def costs_of(messages: SortedMessages) -> np.ndarray:
 
 def check_listed(grid: MessageGraph, messages: SortedMessages, attempt: Attempt) -> ListedSchedule:
     """Levels are a schedule, which costs no more than they say."""
-    schedule = ListedSchedule("levels", grid, messages.listed(attempt))
+    schedule = ListedSchedule("levels", grid, messages.list_steps(attempt))
     schedule.validate()
     assert schedule.number_of_steps <= attempt.steps
     assert grid.cost_bound <= schedule.total_cost <= attempt.cost
