@@ -1,6 +1,6 @@
-"""The arrays of one use of a plan: checked before it, and made what they were given as once it is complete.
+"""The arrays of one use of a plan: checked before the use, and returned in the caller's form afterwards.
 
-Distributed arrays, and those of other libraries, go in as NumPy's, and come out as they are.
+Distributed arrays and arrays of other libraries are converted to NumPy's and back.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ from .stages import ArrayKind, Move, Pair
 
 
 def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[object]) -> None:
-    """Refuse arrays of different plans that share elements, if one is written. Not collective.
+    """Raise an error if arrays of different plans share elements, and one of the arrays is written.
 
-    The moves of a batch go in any order, so what one writes no other may read or write. Each pair of a plan's own arrays fits
-    already. Windows of one array that do not overlap are fine, and so are two parts of one window on different sides of the
-    diagonal.
+    The moves of a batch go in any order. The arrays of one plan have been checked. Disjoint windows of one array are allowed,
+    and two triangles of one window on different sides of the diagonal.
 
     Raises
     ------
     ArrayError
-        Names both arrays.
+        The message names both arrays.
     """
     spans = [
         ByteRange.of((k, name), array, name == "out")
@@ -63,7 +62,7 @@ def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[
 
 
 def _share(pairs: Sequence[Pair], x: ByteRange, y: ByteRange) -> bool:
-    """Whether an element of both arrays is read or written."""
+    """Whether the parts of two arrays that move share an element, and are not two triangles."""
     pair, other = pairs[x.key[0]], pairs[y.key[0]]
     first = window(x.array, pair.desc_b if x.written else pair.desc_a)
     second = window(y.array, other.desc_b if y.written else other.desc_a)
@@ -73,7 +72,7 @@ def _share(pairs: Sequence[Pair], x: ByteRange, y: ByteRange) -> bool:
 
 
 def _on_two_sides(pair: Pair, other: Pair, first: NDArray[Any], second: NDArray[Any]) -> bool:
-    """Whether two plans write parts of one window that have no diagonal in common."""
+    """Whether two plans write triangles of one window that have no diagonal in common."""
     same = first.__array_interface__["data"] == second.__array_interface__["data"] and first.strides == second.strides
     if not same or pair.desc_b != other.desc_b or pair.part is None or other.part is None or pair.fill or other.fill:
         return False
@@ -84,43 +83,43 @@ def _on_two_sides(pair: Pair, other: Pair, first: NDArray[Any], second: NDArray[
     return upper and not lower and high < low
 
 
-def lists(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]]:
-    """One array, or None, for each pair. Not collective.
+def list_arrays(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]]:
+    """One array, or None, for each pair.
 
     Raises
     ------
     ArrayError
-        One is not a list of so many.
+        An argument is not a list of that length.
     """
     n = len(plan.pairs)
-    return (listed("arrays", a, n), listed("outs", out, n)) if plan.is_batch else ([a], [out])
+    return (check_list("arrays", a, n), check_list("outs", out, n)) if plan.is_batch else ([a], [out])
 
 
-def operands_of(plan: Plan, a: Any, out: Any, alpha: object, beta: object) -> Operands:
-    """This rank's arrays for one use of a plan, checked, and what was left out made. Not collective.
+def prepare_operands(plan: Plan, a: Any, out: Any, alpha: object, beta: object) -> Operands:
+    """Check this rank's arrays for one use of a plan, and make the omitted ones.
 
     Raises
     ------
     ArrayError, ScheduleError
-        Names the array, and the plan where there are several.
+        The message names the array, and in a batch the plan.
     """
-    given, into = lists(plan, a, out)
+    inputs, outs = list_arrays(plan, a, out)
     pairs: Sequence[Pair] = plan.pairs
-    if any_wrapped((*given, *into)):
-        given, into, pairs = unwrapped(pairs, given, into)
-    remembered = plan.cache.get(factors_key(alpha, beta))
-    if remembered is not None:
-        found = remembered.kinds.match(given, into)
-        if found is not None:
-            kept = remembered.operands
-            return Operands(given, into, found[0], found[1], kept.kind, kept.dtypes, kept.order, kept.factors)
-    mine, checked = checked_operands(pairs, plan.moves, given, into, alpha, beta, plan.apart)
+    if any_wrapped((*inputs, *outs)):
+        inputs, outs, pairs = unwrap(pairs, inputs, outs)
+    cached = plan.cache.get(factors_key(alpha, beta))
+    if cached is not None:
+        match = cached.kinds.match(inputs, outs)
+        if match is not None:
+            like = cached.operands
+            return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.order, like.factors)
+    operands, checked = check_operands(pairs, plan.moves, inputs, outs, alpha, beta, plan.apart)
     if plan.has_tiles:
         plan.apart = checked._replace(out=None)
-    return mine
+    return operands
 
 
-def checked_operands(
+def check_operands(
     pairs: Sequence[Pair],
     moves: Sequence[Move],
     arrays: list[Any],
@@ -129,37 +128,37 @@ def checked_operands(
     beta: object,
     apart: Arrays | None = None,
 ) -> tuple[Operands, Arrays]:
-    """Check all arrays of this rank, and make those left out. Not collective.
+    """Check all arrays of this rank, and make the omitted ones.
 
     Returns
     -------
     Operands
         The arrays.
     Arrays
-        Those of the last pair, for `apart` of the next call.
+        The arrays of the last pair, for `apart` of the next call.
 
     Raises
     ------
     ArrayError, ScheduleError
-        Names the array, and the plan where there are several.
+        The message names the array, and in a batch the plan.
     """
     n = len(pairs)
-    alphas, betas = each("alpha", alpha, n), each("beta", beta, n)
-    numbered = moves[0].arrays  # of several local arrays, those that boxes are between
+    alphas, betas = list_factors("alpha", alpha, n), list_factors("beta", beta, n)
+    numbered = moves[0].arrays  # the pairs of local arrays that boxes belong to
     origins, factors, dtypes, targets = Origins(max(n, len(numbered))), [], [], []
     strides: list[tuple[int, ...]] = []
     blends, unchanged, orders = [], [], []
     for k, pair in enumerate(pairs):
         try:
-            own = [move for move in moves if move.pair == k] if n > 1 else moves
-            transposed = True in [transposes(move.op) for move in own]
-            both = Factors.of(alphas[k], betas[k], pair.op)
-            adds, zeroed = both.beta != 0, pair.part is not None
+            pair_moves = [move for move in moves if move.pair == k] if n > 1 else moves
+            transposed = True in [transposes(move.op) for move in pair_moves]
+            pair_factors = Factors.of(alphas[k], betas[k], pair.op)
+            adds, zeroed = pair_factors.beta != 0, pair.part is not None
             checked = checked_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, apart)
             blend = {}
             if checked.dtype is not None:
-                for move in own:
-                    blend[move.op, move.last] = factors_of(both, move).blend(checked.dtype)
+                for move in pair_moves:
+                    blend[move.op, move.last] = factors_of(pair_factors, move).blend(checked.dtype)
         except RedistributionError as caught:
             if n == 1:
                 raise
@@ -174,7 +173,7 @@ def checked_operands(
                 origins.put(number, places[x].address, places[y].address)
             strides += [place.strides for place in places[:-1]]
         targets.append(checked.out)
-        factors.append(both)
+        factors.append(pair_factors)
         dtypes.append(checked.dtype)
         blends.append(blend)
         unchanged.append(checked.in_place and not any(blend.values()))
@@ -187,13 +186,13 @@ def checked_operands(
     return Operands(arrays, outs, targets, origins, kind, tuple(dtypes), order, tuple(factors)), checked
 
 
-def each(name: str, value: object, n: int) -> list[Any]:
-    """A factor for each pair. Not collective.
+def list_factors(name: str, value: object, n: int) -> list[Any]:
+    """A factor for each pair.
 
     Raises
     ------
     ArrayError
-        It is neither a number nor a list of so many.
+        The value is neither a number nor a list of `n` numbers.
     """
     if n == 1 and not isinstance(value, list | tuple):
         return [value]
@@ -204,13 +203,13 @@ def each(name: str, value: object, n: int) -> list[Any]:
     return list(value)
 
 
-def listed(name: str, arrays: object, n: int) -> list[Any]:
-    """One array, or None, for each of `n` plans. Not collective.
+def check_list(name: str, arrays: object, n: int) -> list[Any]:
+    """One array, or None, for each of `n` plans.
 
     Raises
     ------
     ArrayError
-        It is not a list of so many.
+        The argument is not a list of `n` arrays.
     """
     if arrays is None:
         return [None] * n
@@ -225,33 +224,35 @@ def listed(name: str, arrays: object, n: int) -> list[Any]:
     return list(arrays)
 
 
-NUMPYS = frozenset({np.ndarray, type(None)})
+PLAIN_TYPES = frozenset({np.ndarray, type(None)})
 
 
 def any_wrapped(arrays: Iterable[object]) -> bool:
-    """Whether one of these is neither None nor an array of NumPy's own class. Not collective."""
-    return not NUMPYS.issuperset(map(type, arrays))
+    """Whether an array is neither None nor of NumPy's own class."""
+    return not PLAIN_TYPES.issuperset(map(type, arrays))
 
 
-def unwrapped(
+def unwrap(
     pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any]
 ) -> tuple[list[Any], list[Any], list[Pair]]:
-    """The local arrays of both sides, and the pairs with the dtypes that distributed arrays tell. Not collective.
+    """The local arrays of both sides, and the pairs with the dtypes of distributed arrays.
 
     Raises
     ------
     ArrayError
-        A distributed array is not of the plan's layout, or one of another library is not in the host's memory.
+        A distributed array has another layout than the plan, or an array of another library is not in host memory.
     """
-    given, into, told = [], [], []
+    local_inputs, local_outs, known_pairs = [], [], []
     for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
         plan = f"plan {k}: " if len(pairs) > 1 else ""
-        given.append(_local_of(f"{plan}a", a, pair.desc_a))
-        into.append(
-            given[-1] if out is a and not isinstance(a, Distributed) else _local_of(f"{plan}out", out, pair.desc_b)
+        local_inputs.append(_local_of(f"{plan}a", a, pair.desc_a))
+        local_outs.append(
+            local_inputs[-1]
+            if out is a and not isinstance(a, Distributed)
+            else _local_of(f"{plan}out", out, pair.desc_b)
         )
-        told.append(pair._replace(dtype=a.dtype) if pair.dtype is None and isinstance(a, Distributed) else pair)
-    return given, into, told
+        known_pairs.append(pair._replace(dtype=a.dtype) if pair.dtype is None and isinstance(a, Distributed) else pair)
+    return local_inputs, local_outs, known_pairs
 
 
 def _local_of(name: str, array: Any, desc: Layout) -> Any:
@@ -259,37 +260,37 @@ def _local_of(name: str, array: Any, desc: Layout) -> Any:
         return host_array(name, array) if isinstance(desc, Descriptor) else array
     if not isinstance(desc, Descriptor):
         raise ArrayError(f"{name} is {array!r}, but the plan is for {desc!r}: pass a list of its tiles")
-    theirs = array.desc
-    if desc.grid.comm is not None and theirs.grid.comm is not None:
-        theirs = theirs.on(desc.grid.comm)
-    if theirs != desc:
+    layout = array.desc
+    if desc.grid.comm is not None and layout.grid.comm is not None:
+        layout = layout.on(desc.grid.comm)
+    if layout != desc:
         raise ArrayError(
             f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
         )
     return array.local
 
 
-def wrapped(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
-    """The result of a use, as what was given to write into, or as distributed arrays where A was. Not collective."""
-    made = list(result) if plan.is_batch else [result]
+def wrap_result(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
+    """The result of a use in the caller's form: the array it writes into, or a distributed array if A is one."""
+    results = list(result) if plan.is_batch else [result]
     for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
         if isinstance(out, Distributed):
-            made[k] = out
+            results[k] = out
         elif isinstance(a, Distributed) and out is None and isinstance(pair.desc_b, Descriptor):
-            made[k] = type(a)._from_result(pair.desc_b, made[k], a.dtype)
-        elif out is not None and made[k] is not None:
-            made[k] = out
-    return made if plan.is_batch else made[0]
+            results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
+        elif out is not None and results[k] is not None:
+            results[k] = out
+    return results if plan.is_batch else results[0]
 
 
-def result_of(plan: Plan, a: Any, out: Any, made: Any, alpha: Any, beta: Any) -> Any:
-    """The result of a compiled call. Not collective."""
+def finish_call(plan: Plan, a: Any, out: Any, targets: Any, alpha: Any, beta: Any) -> Any:
+    """The result of a compiled call."""
     factors = () if beta is ZERO else [Factors.of(alpha, beta, pair.op) for pair in plan.pairs]
-    return finished(plan, lists(plan, a, out)[1], made if plan.is_batch else [made], factors)
+    return finish_result(plan, list_arrays(plan, a, out)[1], targets if plan.is_batch else [targets], factors)
 
 
-def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: Sequence[Factors]) -> Any:
-    """The result, once all has moved. Not collective."""
+def finish_result(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: Sequence[Factors]) -> Any:
+    """The result of a use whose elements have moved; the rest of B is scaled or zeroed."""
     results = []
     for k, (pair, target) in enumerate(zip(plan.pairs, targets, strict=True)):
         desc = pair.desc_b
@@ -301,10 +302,10 @@ def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: S
     return results if plan.is_batch else results[0]
 
 
-def to_wrap(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
-    """What was given, where any of it is no NumPy array. Not collective; errors are ignored: `operands_of` reports them."""
+def find_wrapped(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
+    """The inputs and outs if any is no NumPy array, else None. Errors are ignored here; `prepare_operands` reports them."""
     try:
-        given, into = lists(plan, a, out)
+        inputs, outs = list_arrays(plan, a, out)
     except ArrayError:
         return None
-    return (given, into) if any_wrapped((*given, *into)) else None
+    return (inputs, outs) if any_wrapped((*inputs, *outs)) else None

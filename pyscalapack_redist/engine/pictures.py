@@ -61,7 +61,7 @@ class TrafficByRank(NamedTuple):
 
 
 def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
-    """What goes between the ranks of a plan in some stages, of which each has one message for a pair of ranks. Not collective.
+    """What goes between the ranks of a plan in some stages, of which each has one message for a pair of ranks.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _traffic_of_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> 
 
 
 def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints, Ints]:
-    """Elements from each rank to each. Not collective.
+    """Elements from each rank to each.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
 
 
 def traffic_table(moves: Sequence[Move]) -> tuple[Ints, Ints]:
-    """The ranks of some moves, and the elements from each to each in all of them. Not collective.
+    """The ranks of some moves, and the elements from each to each in all of them.
 
     Raises
     ------
@@ -213,7 +213,7 @@ MOST_BLOCKS = 2**14  # of a layout, in a picture with all ranks
 
 
 def region_of(plan: Plan, html: bool = False) -> tuple[int, ...]:
-    """The first elements of B that both pictures of a plan can show. Not collective."""
+    """The first elements of B that both pictures of a plan can show."""
     a, b = _descriptors(plan)
     return common_region([a.T if transposes(plan.pairs[0].op) else a, b], html)
 
@@ -248,7 +248,7 @@ def _descriptors(plan: Plan) -> tuple[Descriptor, Descriptor]:
 
 
 def draw_plans(plans: Sequence[Plan]) -> Figure:
-    """A row of three pictures for each plan. Not collective."""
+    """A row of three pictures for each plan."""
     from ..drawing.figures import new_figure
 
     shown = plans[:MOST_PLANS]

@@ -24,7 +24,7 @@ from ..layout.letters import transposes
 from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
 from .messages import messages_of as rank_messages
-from .operands import result_of
+from .operands import finish_call
 from .operation import MatrixPart
 from .plan import ONE, ZERO, Plan
 from .stages import Move, Stage
@@ -153,7 +153,7 @@ class Redistribution:
             elif result is NotImplemented:
                 transfer = start_use(plan, a, out, alpha, beta)
             else:
-                return result_of(plan, a, out, result, alpha, beta) if plan.needs_finishing else result
+                return finish_call(plan, a, out, result, alpha, beta) if plan.needs_finishing else result
         except BaseException as caught:
             if isinstance(call, Call) and call.begun:
                 continue_call(plan, call, a, out)  # continues in this rank's next call of the package

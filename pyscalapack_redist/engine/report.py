@@ -22,7 +22,7 @@ from ..exchanges import Exchange
 from ..schedules.layout_orders import fewest_steps
 from .choose import predicted_seconds
 from .local_arrays import BY_COLUMNS
-from .operands import listed
+from .operands import check_list
 from .plan import Plan
 from .stages import ArrayKind, Stage
 
@@ -328,7 +328,7 @@ def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
 def _dtypes(plan: Plan, dtype: Dtypes) -> list[np.dtype[Any] | None]:
     """Return the dtype of each pair: the user's, else the plan's."""
     n = len(plan.pairs)
-    kinds = listed("dtypes", dtype, n) if plan.is_batch and isinstance(dtype, list) else [dtype] * n
+    kinds = check_list("dtypes", dtype, n) if plan.is_batch and isinstance(dtype, list) else [dtype] * n
     return [pair.dtype if kind is None else np.dtype(kind) for kind, pair in zip(kinds, plan.pairs, strict=True)]
 
 

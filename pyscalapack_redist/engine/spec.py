@@ -1,4 +1,4 @@
-"""What one rank asks `redistribute` for: layouts and options, checked as far as it can alone. An error is kept for the vote."""
+"""One rank's request to `redistribute`: layouts and options, checked locally. An error is stored for the vote."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mi
 
 
 def checked_memory(limit: object) -> int:
-    """Bytes, at least 1, from a number of them or a text. Not collective.
+    """Bytes, at least 1, from a number of them or a text.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def checked_memory(limit: object) -> int:
 
 
 def read_size(text: str) -> int:
-    """Bytes, as 64kib, 1.5GB or 1000. Not collective.
+    """Bytes, as 64kib, 1.5GB or 1000.
 
     Raises
     ------
@@ -70,10 +70,10 @@ def read_size(text: str) -> int:
 
 
 def number_with_unit(text: str, units: dict[str, float] | dict[str, int]) -> float | None:
-    """The value in the base unit; None where it cannot be read. Not collective."""
-    found = WITH_UNIT.fullmatch(text.strip())
-    scale = units.get(found["unit"].lower()) if found else None
-    return None if found is None or scale is None else float(found["value"]) * scale
+    """The value in the base unit; None if the text cannot be read."""
+    match = WITH_UNIT.fullmatch(text.strip())
+    scale = units.get(match["unit"].lower()) if match else None
+    return None if match is None or scale is None else float(match["value"]) * scale
 
 
 P = ParamSpec("P")
@@ -94,12 +94,12 @@ class PlanOptions(NamedTuple):
     agree: str = "always"
 
     def check(self, a: Layout, op: object, uplo: object) -> None:
-        """Refuse what is not for an array of layout `a`, in the user's words for the operation and the part. Not collective.
+        """Raise an error for options that an array of layout `a` cannot have. `op` and `uplo` are as the user wrote them.
 
         Raises
         ------
         DescriptorError
-            It is for matrices, or for square ones.
+            An option is for matrices, or for square matrices.
         """
         if a.ndim != 2 and transposes(self.op):
             raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {a.shape}")
@@ -110,7 +110,7 @@ class PlanOptions(NamedTuple):
 
 
 def _remembering(check: Callable[P, R]) -> Callable[P, R]:
-    """Keep what comes of arguments that have a hash; what is wrong with others is told each time."""
+    """Cache the results of a check for hashable arguments; errors are raised each time."""
     cached: Callable[P, R] = functools.lru_cache(maxsize=64, typed=True)(check)  # type: ignore[assignment]
 
     @functools.wraps(check)
@@ -135,12 +135,12 @@ def checked_options(
     fill: object,
     agree: object,
 ) -> PlanOptions:
-    """The options that these arguments are. Not collective.
+    """Check the arguments, and return them as options.
 
     Raises
     ------
     DescriptorError, ScheduleError
-        Names the argument, its value and what it must be.
+        The message names the argument, its value and what is expected.
     """
     limit = checked_memory(memory_limit)
     known = (
@@ -171,12 +171,12 @@ def checked_options(
 
 
 def checked_agree(agree: object, exchange: str, buffers: str) -> str:
-    """When ranks agree, one of AGREE, where it goes with the exchange. Not collective.
+    """Check `agree`, one of AGREE, for an exchange.
 
     Raises
     ------
     ScheduleError
-        It does not.
+        The exchange needs a vote in each call.
     """
     if not isinstance(agree, str) or agree not in AGREE:
         raise unknown("agree", agree, AGREE)
@@ -191,7 +191,7 @@ def checked_agree(agree: object, exchange: str, buffers: str) -> str:
 
 
 class Asked(NamedTuple):
-    """What all ranks must ask for alike, as numbers, by the names of a vote's fields: a plan is kept under them."""
+    """The request as numbers, by the names of a vote's fields; equal on all ranks. Plans are cached under this key."""
 
     call: int | None
     source: int | None
@@ -201,12 +201,12 @@ class Asked(NamedTuple):
 
     @classmethod
     def of(cls, outcome: Outcome) -> Asked:
-        """What all have asked for. Not collective."""
+        """The request of all ranks, from the outcome of the vote."""
         return cls(outcome.call, outcome.source, outcome.target, outcome.side, outcome.dtype)
 
 
 class Spec:
-    """The arguments of one rank; what is wrong with them is kept until all ranks are told. Nobody changes it."""
+    """The arguments of one rank. An error is stored until the vote. Immutable."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class Spec:
             check_running()
         self.merged = _merged(comm)
         if comm is not None and not hasattr(comm, "Get_size"):
-            # the others need to hear of it, where the layouts tell who they are
+            # the vote reports it, if the layouts have a communicator
             self.error = error or DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
             comm = None
         if self.on_paper:
@@ -244,7 +244,7 @@ class Spec:
                 self.merged.comm if self.merged is not None else _communicator(desc_a, desc_b, comm, self.error)
             )
             check_alive(self._comm)
-        self.dtype = None if dtype is None else self._kept(functools.partial(_checked_dtype, dtype))
+        self.dtype = None if dtype is None else self._check(functools.partial(_checked_dtype, dtype))
         if self.merged is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
@@ -253,7 +253,7 @@ class Spec:
             )
         self._sends, explicit = desc_b is None, comm is not None
         a, b = (
-            self._kept(functools.partial(read_layout, name, desc, self._comm, explicit))
+            self._check(functools.partial(read_layout, name, desc, self._comm, explicit))
             for name, desc in (("desc_a", desc_a), ("desc_b", desc_b))
         )
         self.descriptors: tuple[Layout | None, Layout | None] = a, b
@@ -264,13 +264,13 @@ class Spec:
             _check_layouts(options, a, b, op, uplo, via)
             return options
 
-        options = self._kept(checked) or PlanOptions(schedule, exchange, buffers)
+        options = self._check(checked) or PlanOptions(schedule, exchange, buffers)
         self.via: str | tuple[Descriptor, ...] | None = None
         self._between: tuple[Descriptor, ...] = ()
         if via is not None:
-            way = self._kept(lambda: via if isinstance(via, str) or not isinstance(via, Iterable) else [*via])
+            way = self._check(lambda: via if isinstance(via, str) or not isinstance(via, Iterable) else [*via])
             self._between = readable_via(way, self._comm)
-            self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.merged is not None))
+            self.via = None if way is None else self._check(lambda: read_via(way, self._comm, self.merged is not None))
         self._options = options
         self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill, self.agree = (
             options
@@ -288,8 +288,8 @@ class Spec:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
 
-    def _kept(self, check: Callable[[], T]) -> T | None:
-        """What comes of a check; None where it fails. The first error is kept."""
+    def _check(self, check: Callable[[], T]) -> T | None:
+        """The result of a check; None if it fails. The first error is stored."""
         try:
             return check()
         except Exception as caught:
@@ -297,45 +297,48 @@ class Spec:
             return None
 
     def known(self) -> tuple[Any, ...]:
-        """What this rank knows of both layouts and of the dtype, to tell the others. Not collective."""
-        return (*(None if mine is None else (type(mine), mine._pack()) for mine in self.descriptors), self.dtype)
+        """This rank's layouts and dtype, None for unknown ones, as they are sent to other ranks."""
+        return (
+            *(None if layout is None else (type(layout), layout._pack()) for layout in self.descriptors),
+            self.dtype,
+        )
 
     @property
     def lacks_data(self) -> bool:
-        """Whether this rank knows a layout, or the dtype of the array that it asks for, only from others."""
+        """Whether this rank needs a layout, or the dtype of the requested array, from other ranks."""
         return not self.knows_both or (self.returns == RETURNS_ARRAY and self.dtype is None)
 
-    def told(self, a: Any, b: Any, dtype: np.dtype[Any] | None) -> Spec:
-        """The same with what all ranks know together. Not collective, and alike on all ranks.
+    def completed(self, a: Any, b: Any, dtype: np.dtype[Any] | None) -> Spec:
+        """A copy with the layouts and the dtype that other ranks know. Equal on all ranks.
 
         Raises
         ------
         DescriptorError, ScheduleError
-            No rank knows a layout, or they do not fit each other, or what is asked.
+            No rank knows a layout, or the layouts do not fit each other or the options.
         """
         if a is None or b is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-        told = copy.copy(self)
+        spec = copy.copy(self)
         a, b = (
-            kind._unpack(packed, self.comm) if mine is None else mine
-            for mine, (kind, packed) in zip(self.descriptors, (a, b), strict=True)
+            kind._unpack(packed, self.comm) if layout is None else layout
+            for layout, (kind, packed) in zip(self.descriptors, (a, b), strict=True)
         )
-        told.descriptors = a, b
-        told.knows_both = True
+        spec.descriptors = a, b
+        spec.knows_both = True
         if self.merged is not None:
-            told.dtype = dtype
+            spec.dtype = dtype
         _check_layouts(self._options, a, b, self.op, None if self.part is None else self.part.uplo, self.via)
-        return told
+        return spec
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """The communicator on which the ranks can tell one another anything; none on paper."""
+        """The communicator of the ranks. RuntimeError on paper."""
         if self._comm is None:
             raise RuntimeError("a plan on paper has no communicator")
         return self._comm
 
     def asked(self) -> Asked:
-        """What this rank asks for. Not collective."""
+        """The request of this rank."""
         a, b = self.descriptors
         source, target = None if a is None else a.layout_digest, None if b is None else b.layout_digest
         if self.merged is None:
@@ -349,18 +352,18 @@ class Spec:
 
     @property
     def _via_on_all_ranks(self) -> str | tuple[int, ...] | None:
-        """The way, equal on all ranks for equal ones."""
+        """`via` as numbers that are equal on all ranks for equal layouts."""
         via = self.via
         return via if via is None or isinstance(via, str) else tuple([stop.layout_digest for stop in via])
 
     @property
     def layouts(self) -> tuple[Layout, Layout]:
-        """Both descriptors, on a rank that has found nothing wrong.
+        """Both layouts.
 
         Raises
         ------
         Exception
-            What it has found wrong.
+            The stored error, if this rank has one.
         """
         a, b = self.descriptors
         if self.error is not None or a is None or b is None:
@@ -368,7 +371,7 @@ class Spec:
         return a, b
 
     def statements(self) -> list[Statement]:
-        """What this rank asks for, for the message where ranks differ. Not collective."""
+        """This rank's request in words, for the error of ranks that differ."""
         options = dict(self._options._asdict(), via=self.via)
         usual = dict(
             checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None, "always")._asdict(), via=None
@@ -377,84 +380,82 @@ class Spec:
         returned = (
             "a plan: desc_a and desc_b are layouts" if self.returns == RETURNS_PLAN else "an array: desc_a is one"
         )
-        said = [Statement("what the call returns", self.returns, returned)]
+        statements = [Statement("what the call returns", self.returns, returned)]
         if self.merged is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
             dtype = None if self.dtype is None else dtype_digest(self.dtype)
-            said += [
+            statements += [
                 Statement("the direction", self._sender(self.merged), role),
                 Statement("dtype", dtype, f"{self.dtype}"),
             ]
         for name, desc in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
-            said.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
+            statements.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
         words = ", ".join(unusual) or "those that redistribute has by default"
-        return [*said, Statement("the options", (self._options, self._via_on_all_ranks), words)]
+        return [*statements, Statement("the options", (self._options, self._via_on_all_ranks), words)]
 
 
-SPECS_KEPT = 8
-_kept: OrderedDict[tuple[int, int], tuple[tuple[object, ...], Spec]] = OrderedDict()
+CACHED_SPECS = 8
+_cache: OrderedDict[tuple[int, int], tuple[tuple[object, ...], Spec]] = OrderedDict()
 
 
 def resolve(desc_a: object, desc_b: object, *options: Any) -> Spec:
-    """The spec for these arguments, one of the last ones where all are the same objects. Not collective.
+    """The spec for these arguments; a recent one if all arguments are the same objects.
 
     Parameters as for `Spec`, all of them and by position.
     """
     if type(desc_a) is not Descriptor or type(desc_b) is not Descriptor:
         return Spec(desc_a, desc_b, *options)
-    place = id(desc_a), id(desc_b)  # of no others while the spec is kept
-    kept = _kept.get(place)
-    if kept is not None and all(map(operator.is_, options, kept[0])):
+    key = id(desc_a), id(desc_b)  # unique while the cache holds the spec
+    cached = _cache.get(key)
+    if cached is not None and all(map(operator.is_, options, cached[0])):
         check_running()
-        return kept[1]
+        return cached[1]
     spec = Spec(desc_a, desc_b, *options)
-    fixed = (
-        isinstance(options[0], type | str | np.dtype | None) and spec.via is None
-    )  # what nobody can change meanwhile
+    fixed = isinstance(options[0], type | str | np.dtype | None) and spec.via is None  # immutable
     if spec.error is None and not spec.on_paper and spec.merged is None and fixed:
-        _kept[place] = options, spec
-        while len(_kept) > SPECS_KEPT:
-            _kept.popitem(last=False)
+        _cache[key] = options, spec
+        while len(_cache) > CACHED_SPECS:
+            _cache.popitem(last=False)
     return spec
 
 
 @functools.lru_cache(maxsize=64)
 def _options_digest(options: PlanOptions, via: object) -> int:
-    """A number equal on all ranks for equal options. Not collective."""
+    """A number equal on all ranks for equal options."""
     return digest((options, via))
 
 
 def check_shapes(a: Layout, b: Layout, op: str) -> None:
-    """Raise a DescriptorError where B cannot hold op(A). Not collective."""
+    """Raise a DescriptorError if B cannot hold op(A)."""
     wanted = a.shape[::-1] if transposes(op) else a.shape
     if b.shape == wanted:
         return
-    said = f"desc_a has shape {a.shape} and desc_b {b.shape}: "
+    message = f"desc_a has shape {a.shape} and desc_b {b.shape}: "
     if a.ndim != b.ndim:
         raise DescriptorError(
-            f"{said}both must have as many dimensions; desc.merge(k, ...) makes one of several neighbours"
+            f"{message}both must have as many dimensions; desc.merge(k, ...) makes one of several neighbours"
         )
     if transposes(op):
-        said += f"op = {op!r} exchanges rows and columns, so desc_b must have shape {wanted}"
+        message += f"op = {op!r} exchanges rows and columns, so desc_b must have shape {wanted}"
     else:
-        said += f"a redistribution keeps the global shape, so desc_b must have shape {wanted}"
+        message += f"a redistribution keeps the global shape, so desc_b must have shape {wanted}"
     pairs = list(zip(wanted, b.shape, strict=True))
     if all(m <= n for m, n in pairs):
-        said += "; to write into a part of B, give a sub-array desc_b[i0:i1, ...] of that shape"
+        message += "; to write into a part of B, give a sub-array desc_b[i0:i1, ...] of that shape"
     elif all(m >= n for m, n in pairs):
-        said += "; to move a part of A, give a sub-array desc_a[i0:i1, ...]"
-    raise DescriptorError(said)
+        message += "; to move a part of A, give a sub-array desc_a[i0:i1, ...]"
+    raise DescriptorError(message)
 
 
 def communicator_of(desc: Descriptor) -> MPI.Intracomm:
-    """The communicator of the descriptor's grid. Not collective.
+    """The communicator of the descriptor's grid.
 
     Raises
     ------
     DescriptorError
-        It is no descriptor, or on paper.
+        The argument is no descriptor, or is on paper.
     CollectiveError
-        It has been freed.
+        The communicator has been freed.
     """
     if not isinstance(desc, Descriptor):
         raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
@@ -471,7 +472,7 @@ def group_of_all(desc: Descriptor) -> MPIGroup:
 
 
 def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
-    """Whether both layouts are on grids without a communicator, and none is given. Not collective."""
+    """Whether no communicator is known: both grids are without one, and `comm` is None."""
     return (
         comm is None
         and isinstance(desc_a, Descriptor)
@@ -482,13 +483,13 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
 
 
 def _checked_dtype(dtype: object) -> np.dtype[Any]:
-    """The dtype that is meant, whose elements can be moved."""
+    """The dtype, if its elements can be moved."""
     try:
-        found = np.dtype(dtype)  # type: ignore[call-overload]
+        checked = np.dtype(dtype)  # type: ignore[call-overload]
     except Exception as caught:
         raise ArrayError(f"dtype = {shown(dtype)} is not a NumPy dtype: {caught}") from caught
-    check_dtype(found)
-    return found  # type: ignore[no-any-return]
+    check_dtype(checked)
+    return checked  # type: ignore[no-any-return]
 
 
 def _merged(comm: object) -> MergedIntercomm | None:
@@ -517,7 +518,7 @@ def _communicator(
 def _check_layouts(
     options: PlanOptions, a: Layout | None, b: Layout | None, op: object, uplo: object, via: object
 ) -> None:
-    """Refuse what is not for the layouts that are known, in the user's words for the operation, the part and the way."""
+    """Raise an error for options that do not fit the known layouts. `op`, `uplo` and `via` are as the user wrote them."""
     if a is not None:
         options.check(a, op, uplo)
     _check_tiles(options.fill, options.buffers, via, (a, b))
@@ -526,7 +527,7 @@ def _check_layouts(
 
 
 def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layout | None]) -> None:
-    """Refuse what is not for tiles."""
+    """Raise an error for options that tiles do not have."""
     if not any(layout is not None and not layout.is_product for layout in layouts):
         return
     if fill is not None:

@@ -27,7 +27,7 @@ from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import Nonblocking, SeriesMessages
 from ..exchanges.shared import RingAndMPI, Shared
 from .local_arrays import BY_COLUMNS, BY_ROWS, dtype_digest
-from .operands import finished, lists, operands_of, to_wrap, wrapped
+from .operands import find_wrapped, finish_result, list_arrays, prepare_operands, wrap_result
 from .plan import Binding, CacheEntry, Operands, Plan, cached_entry, factors_key, factors_of, key_of
 from .stages import ArrayKind
 from .terms import Terms
@@ -109,7 +109,7 @@ class Use:
         plan = self.plan
         try:
             prepare()  # on every rank, also one without arrays: the vote reports an error
-            self.operands = operands = operands_of(plan, a, out, alpha, beta)
+            self.operands = operands = prepare_operands(plan, a, out, alpha, beta)
             self._kind = operands.kind
             terms, item = plan.terms, 0
             if terms is not None and terms.is_bound:
@@ -311,7 +311,7 @@ class Use:
     def finish(self) -> Any:
         """Return the result, once all has moved."""
         plan, operands = self.plan, self._checked_operands()
-        result = finished(plan, operands.outs, operands.targets, operands.factors)
+        result = finish_result(plan, operands.outs, operands.targets, operands.factors)
         if self.series is not None and self.binding is not None:
             cache_call(plan, operands, self.binding)
         plan.seconds = time.perf_counter() - self._started_at
@@ -319,7 +319,7 @@ class Use:
 
     def wrap_result(self, result: Any) -> Any:
         """Convert the result to the class of the inputs: a distributed array, or an array of another library."""
-        return result if self._inputs is None else wrapped(self.plan, *self._inputs, result)
+        return result if self._inputs is None else wrap_result(self.plan, *self._inputs, result)
 
     def record_end(self, error: BaseException | None) -> None:
         """Record the end of the transfer in the trace."""
@@ -391,7 +391,7 @@ class CachedUse(Use):
         """Continue as any other use, of the same arrays."""
         plan, (a, out) = self.plan, self._arrays
         self._plan, self._is_ordinary, self._started_at = lambda: plan, True, time.perf_counter()
-        arrays, outs = lists(plan, a, out)
+        arrays, outs = list_arrays(plan, a, out)
         self.operands = self._template._replace(
             arrays=arrays, outs=outs, targets=self._targets, origins=self.progress.run.origins
         )
@@ -426,10 +426,10 @@ def start_use(
 
     The vote reports an error of this rank; all ranks raise it when they wait for the transfer.
     """
-    group, inputs = plan.group, to_wrap(plan, a, out)
+    group, inputs = plan.group, find_wrapped(plan, a, out)
     if group is None:
         use = Use(plan, measured=measured)
-        use.operands, use._inputs = operands_of(plan, a, out, alpha, beta), inputs
+        use.operands, use._inputs = prepare_operands(plan, a, out, alpha, beta), inputs
         return Transfer(None, use)
     group.check_usable()
     with hold_interrupts() as held:
@@ -477,8 +477,8 @@ def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer[Any]:
     with hold_interrupts():
         use = Use(plan, group.ticket)
         try:
-            arrays, outs = lists(plan, a, out)
-            use._inputs = to_wrap(plan, a, out)
+            arrays, outs = list_arrays(plan, a, out)
+            use._inputs = find_wrapped(plan, a, out)
             targets = call.targets if plan.is_batch else [call.targets]
             use.operands = entry.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=origins)
             use._kind = use.operands.kind
@@ -561,7 +561,7 @@ def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Cal
     if plan.stages[0].exchange is not Shared:
         return None
     try:
-        operands = operands_of(plan, a, out, alpha, beta)
+        operands = prepare_operands(plan, a, out, alpha, beta)
         if operands.order is None:
             return None
         traffic = plan.stages[0].bind_traffic(operands.kind, operands.order, operands.item) if operands.item else None

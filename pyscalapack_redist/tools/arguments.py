@@ -34,7 +34,7 @@ class UsageError(Exception):
 
 
 def argument(read: Callable[[str], T]) -> Callable[[str], T]:
-    """The same, with what is wrong told as argparse tells it. Not collective."""
+    """The same, with what is wrong told as argparse tells it."""
 
     def parse(text: str) -> T:
         try:
@@ -53,14 +53,14 @@ class Shape(argparse.Action):
 
 
 def add_shape(parser: Any, **more: Any) -> None:
-    """Add --shape. Not collective."""
+    """Add --shape."""
     parser.add_argument(
         "--shape", nargs="+", action=Shape, type=argument(_sizes), metavar="N", help=ABOUT_SHAPES, **more
     )
 
 
 def add_case(parser: Any, read: Callable[[str], Layout] = Layout.parse, dtype: str = "float64") -> None:
-    """Add --shape, --from, --to and --dtype. Not collective."""
+    """Add --shape, --from, --to and --dtype."""
     add_shape(parser)
     parser.add_argument("--from", dest="before", type=argument(read), metavar="LAYOUT", help="layout before")
     parser.add_argument("--to", dest="after", type=argument(read), metavar="LAYOUT", help="layout after")
@@ -86,12 +86,12 @@ def _whole_number(text: str, least: int) -> int:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1. Not collective."""
+    """A whole number of at least 1."""
     return _whole_number(text, 1)
 
 
 def nbytes(text: str) -> int:
-    """A size of at least 1 byte. Not collective."""
+    """A size of at least 1 byte."""
     size = read_size(text)
     if not size:
         raise ValueError(f"{text!r} must be at least 1 byte")
@@ -99,7 +99,7 @@ def nbytes(text: str) -> int:
 
 
 def positive(text: str, most: float, what: str) -> float:
-    """A number above 0 and at most that, or a ValueError that says what it must be. Not collective."""
+    """A number above 0 and at most that, or a ValueError that says what it must be."""
     try:
         value = float(text)
     except ValueError:
@@ -110,7 +110,7 @@ def positive(text: str, most: float, what: str) -> float:
 
 
 def bytes_per_second(text: str) -> float:
-    """Read a rate: a number with `bit` or `B/s`, with k, m, g or t (powers of 1000) before it or not. Not collective.
+    """Read a rate: a number with `bit` or `B/s`, with k, m, g or t (powers of 1000) before it or not.
 
     Bits are as `tc` and makers of networks count them, so 50mbit is 6.25 million bytes per second. A bare number is
     refused: nobody could tell whether bits or bytes are meant.
@@ -132,7 +132,7 @@ def bytes_per_second(text: str) -> float:
 
 
 def read_duration(text: str) -> float:
-    """Seconds, as 50us or 0. Not collective.
+    """Seconds, as 50us or 0.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def read_duration(text: str) -> float:
 
 
 def case_of(options: Namespace, instead: str = "") -> Case:
-    """The case of --shape, --from, --to and --dtype. Not collective.
+    """The case of --shape, --from, --to and --dtype.
 
     Raises UsageError where one is not given, and says what may be given `instead`, or where the layouts do not fit the shape.
     """
@@ -165,7 +165,7 @@ def case_of(options: Namespace, instead: str = "") -> Case:
 
 
 def case_without_copies(options: Namespace, command: str) -> Case:
-    """The same, for a command that studies one dimension after the other. Not collective.
+    """The same, for a command that studies one dimension after the other.
 
     Raises UsageError for layouts with copies as well.
     """
@@ -180,7 +180,7 @@ def case_without_copies(options: Namespace, command: str) -> Case:
 
 
 def write_text(name: str, path: str, text: str) -> None:
-    """Write a file that an argument names. Not collective.
+    """Write a file that an argument names.
 
     Raises UsageError where that fails, as on a full disk.
     """
@@ -190,7 +190,7 @@ def write_text(name: str, path: str, text: str) -> None:
 
 @contextmanager
 def written(name: str, path: str) -> Iterator[None]:
-    """Write a file that an argument names, by whatever is done inside. Not collective.
+    """Write a file that an argument names, by whatever is done inside.
 
     Raises UsageError where that fails, as on a full disk.
     """
@@ -203,7 +203,7 @@ def written(name: str, path: str) -> Iterator[None]:
 
 
 def check_outputs(options: Namespace, command: str = "bench") -> None:
-    """See that all that a command is to show and write can be. Not collective.
+    """See that all that a command is to show and write can be.
 
     Raises UsageError where rich or matplotlib is missing, or a file cannot be written.
     """

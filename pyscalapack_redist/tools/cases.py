@@ -37,7 +37,7 @@ class Case:
 
     @classmethod
     def read(cls, shape: tuple[int, ...], before: str, after: str, dtype: np.dtype[np.generic] | str = "f8") -> Case:
-        """The case with its layouts in the notation of the command line. Not collective."""
+        """The case with its layouts in the notation of the command line."""
         return cls(shape, read_side(before), read_side(after), np.dtype(dtype))
 
     @property
@@ -62,7 +62,7 @@ class Case:
         return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, in what all commands write. Not collective."""
+        """As JSON has it, in what all commands write."""
         layouts = {"from": str(self.before), "to": str(self.after)}
         return {"shape": list(self.shape), **layouts, "dtype": str(self.dtype), "ranks": self.ranks}
 
@@ -76,7 +76,7 @@ class Case:
 
 
 def read_dtype(text: str) -> np.dtype[np.generic]:
-    """The dtype of that name, if an array of it can be redistributed and checked byte by byte. Not collective.
+    """The dtype of that name, if an array of it can be redistributed and checked byte by byte.
 
     Raises
     ------

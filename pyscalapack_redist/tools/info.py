@@ -48,7 +48,7 @@ def describe() -> Iterator[tuple[str, list[str]]]:
 
 
 def launched() -> bool:
-    """Whether mpiexec or another launcher of MPI programs has started this process. Not collective."""
+    """Whether mpiexec or another launcher of MPI programs has started this process."""
     return any(name in os.environ for name in LAUNCHERS)
 
 
@@ -73,7 +73,7 @@ def mpi_path() -> str | None:
 
 
 def missing_extras(names: tuple[str, ...]) -> list[str]:
-    """Those of the given modules that are not installed. Not collective."""
+    """Those of the given modules that are not installed."""
     missing = []
     for name in names:
         try:

@@ -77,14 +77,14 @@ def examples(*groups: Sequence[tuple[str, str]]) -> str:
 def read_side(text: str) -> Layout:
     """The layout of one side of a redistribution, in the notation of layouts with all endings or of tiles.
 
-    Not collective. Raises DescriptorError, which quotes the part that is wrong and says what it must be.
+    Raises DescriptorError, which quotes the part that is wrong and says what it must be.
     """
     return TileLayout.parse_operand(text) if TILES in text else Layout.parse_operand(text)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A grid of processes and how an array is dealt out over it. Not collective.
+    """A grid of processes and how an array is dealt out over it.
 
     Attributes
     ----------
@@ -344,7 +344,7 @@ class _TileGrid(NamedTuple):
 
 @dataclass(frozen=True)
 class TileLayout(Layout):
-    """A matrix cut into tiles, each on any process, which has a local array for each of its own. Not collective.
+    """A matrix cut into tiles, each on any process, which has a local array for each of its own.
 
     Attributes
     ----------

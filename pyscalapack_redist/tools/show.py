@@ -26,7 +26,7 @@ MARGIN = 12  # for the index in front of a row
 
 
 def show(options: Namespace) -> int:
-    """Show who owns which block of an array. Not collective.
+    """Show who owns which block of an array.
 
     Parameters
     ----------

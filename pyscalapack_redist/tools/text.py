@@ -23,7 +23,7 @@ MANY_DECADES = 1000
 
 
 def time_text(seconds: float) -> str:
-    """Three digits and a unit, as 11.2 ms; a dash for NaN. Not collective."""
+    """Three digits and a unit, as 11.2 ms; a dash for NaN."""
     if math.isnan(seconds):
         return "-"
     for unit, name in ((1.0, "s"), (1e-3, "ms")):
@@ -33,7 +33,7 @@ def time_text(seconds: float) -> str:
 
 
 def size_text(size: int | None) -> str:
-    """Bytes in binary units, as 64.0 MiB; a question mark where it is not known. Not collective."""
+    """Bytes in binary units, as 64.0 MiB; a question mark where it is not known."""
     if size is None:
         return "?"
     if size < 1024:
@@ -47,14 +47,14 @@ def size_text(size: int | None) -> str:
 
 
 def ratio_text(value: float | None) -> str:
-    """Three digits, as 1.05 or 12.3; a dash where there is no number, or NaN. Not collective."""
+    """Three digits, as 1.05 or 12.3; a dash where there is no number, or NaN."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
 def log_ticks(axis: Axis, words: Callable[[float], str]) -> None:
-    """Have a logarithmic axis tell figures in words, at 1, 2 and 5 of each decade where there are few. Not collective."""
+    """Have a logarithmic axis tell figures in words, at 1, 2 and 5 of each decade where there are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -67,7 +67,7 @@ def log_ticks(axis: Axis, words: Callable[[float], str]) -> None:
 
 
 def console(quiet: bool = False) -> Console:
-    """A console; wide enough for whole tables, and plain but for FORCE_COLOR, where nobody looks on. Not collective."""
+    """A console; wide enough for whole tables, and plain but for FORCE_COLOR, where nobody looks on."""
     from rich.console import Console
 
     width = _told_width()
@@ -86,12 +86,12 @@ def console(quiet: bool = False) -> Console:
 
 
 def print_line(out: Console, line: str | Text) -> None:
-    """Print a line of text, which is broken only where COLUMNS says how wide the reader's window is. Not collective."""
+    """Print a line of text, which is broken only where COLUMNS says how wide the reader's window is."""
     out.print(line, soft_wrap=_told_width() is None, markup=False)
 
 
 def indented(line: str, indent: str = "  ") -> str:
-    """A line of text, broken between words where COLUMNS says how wide the reader's window is. Not collective."""
+    """A line of text, broken between words where COLUMNS says how wide the reader's window is."""
     width = _told_width()
     if width is None:
         return indent + line
@@ -120,7 +120,7 @@ def _width() -> int | None:
 
 
 def new_table(texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
-    """An empty table with columns of text, then of figures. In files it is one of Markdown. Not collective."""
+    """An empty table with columns of text, then of figures. In files it is one of Markdown."""
     from rich import box
     from rich.table import Table
 
@@ -133,7 +133,7 @@ def new_table(texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
 
 
 def print_table(out: Console, table: Table) -> None:
-    """Print a table, in files without the empty lines that its frame is made of. Not collective."""
+    """Print a table, in files without the empty lines that its frame is made of."""
     if on_terminal():
         out.print(table)
         return

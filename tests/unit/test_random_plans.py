@@ -23,7 +23,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.bundle import address_of
 from pyscalapack_redist.engine.build import build, search
 from pyscalapack_redist.engine.choose import choose
-from pyscalapack_redist.engine.operands import finished, operands_of
+from pyscalapack_redist.engine.operands import finish_result, prepare_operands
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.engine.spec import Spec
 from pyscalapack_redist.exchanges import Exchange, Extents
@@ -73,7 +73,7 @@ class Side:
         call = case.calls[0]
         self.case, self.plan, self.rank = case, plan.inside, rank
         self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
-        self.operands = operands_of(self.plan, self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
+        self.operands = prepare_operands(self.plan, self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
 
     def bind(self, order: int) -> None:
         operands = self.operands
@@ -105,7 +105,7 @@ class Side:
     def check(self) -> None:
         """B is what the oracle says, and A as it was."""
         case, call, operands = self.case, self.case.calls[0], self.operands
-        result = finished(self.plan, operands.outs, operands.targets, operands.factors)
+        result = finish_result(self.plan, operands.outs, operands.targets, operands.factors)
         if not call.new and self.plan.has_tiles:
             result = self.b.given
         wanted, equal = case.after(call), same_bytes if case.exact else same_numbers

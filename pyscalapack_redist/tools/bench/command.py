@@ -106,7 +106,7 @@ def _summarize(results: Results, suite: Suite, earlier: Results | None, display:
 
 
 class _Display:
-    """Text and tables on standard output, and at a terminal a progress bar of so many ticks. Not collective."""
+    """Text and tables on standard output, and at a terminal a progress bar of so many ticks."""
 
     def __init__(self, ticks: int, quiet: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -85,13 +85,13 @@ class Prepared:
         self._run()
 
     def poison(self) -> None:
-        """Leave nothing correct in the output. Not collective."""
+        """Leave nothing correct in the output."""
         if self._output is None:
             self.rank_case.poison()
         poison(self._output)
 
     def correct(self) -> bool:
-        """Whether the output of the last run is right on this rank. Not collective."""
+        """Whether the output of the last run is right on this rank."""
         if self._output is None or self._expected is None:
             return self.rank_case.correct()
         return np.array_equal(bytes_of(self._output), self._expected())
@@ -117,7 +117,7 @@ class Method:
     )
 
     def anew(self) -> Method:
-        """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
+        """The same with all that it keeps from call to call made in each call, and timed with it."""
         return replace(self, prepare=functools.partial(_anew, fresh=self.fresh)) if self.fresh else self
 
 
@@ -133,7 +133,7 @@ def _anew(rank_case: RankCase, fresh: Callable[[RankCase], Prepared]) -> Prepare
 
 
 def read_method(name: str) -> Method:
-    """The method of that name. Not collective.
+    """The method of that name.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def read_method(name: str) -> Method:
 
 
 def named_methods(*names: str) -> tuple[Method, ...]:
-    """The methods of a suite. Not collective."""
+    """The methods of a suite."""
     return tuple(map(read_method, names))
 
 
@@ -184,7 +184,7 @@ class _Planned(Prepared):
 
     @functools.cached_property
     def extra_bytes(self) -> int | None:  # type: ignore[override]  # found when asked for: a report takes as long as a plan
-        """Staging memory of a run, on this rank. Not collective."""
+        """Staging memory of a run, on this rank."""
         staging: int | None = self.plan.report(self.rank_case.case.dtype).extra_bytes
         return staging
 
@@ -382,12 +382,12 @@ class WholeMessages(Prepared):
         _box(message).move(*source, *target, self._item, self._order, message.first, message.last)
 
     def pack(self) -> None:
-        """Pack every message. Not collective."""
+        """Pack every message."""
         for message, place, _ in self.outgoing.parts:
             self._move(message, self._source, place)
 
     def unpack_and_copy(self) -> None:
-        """Unpack every message, and copy what the rank owes itself. Not collective."""
+        """Unpack every message, and copy what the rank owes itself."""
         for message, place, _ in self.incoming.parts:
             self._move(message, place, self._target)
         for message in self._copies:

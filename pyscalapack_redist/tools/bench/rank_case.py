@@ -28,18 +28,18 @@ Held = list[NDArray[np.int64]]  # global indices along each dimension, in local 
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of an array in Fortran or C order, as they lie in memory: a view. Not collective."""
+    """The bytes of an array in Fortran or C order, as they lie in memory: a view."""
     return array.ravel(order="K").view(np.uint8) if array.size else np.empty(0, np.uint8)
 
 
 def poison(array: NDArray[Any] | None) -> None:
-    """Overwrite every byte of an array in Fortran or C order. Not collective."""
+    """Overwrite every byte of an array in Fortran or C order."""
     if array is not None:
         bytes_of(array).fill(POISON)
 
 
 def values(index: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Elements of an array at the given places of its row-major order: bytes, of whatever meaning. Not collective."""
+    """Elements of an array at the given places of its row-major order: bytes, of whatever meaning."""
     number = (index.astype(np.uint64) * MULTIPLIER).astype(">u8")  # the bytes that differ most come first
     pattern = np.tile(number[..., np.newaxis].view(np.uint8), -(-dtype.itemsize // 8))
     if dtype.kind == "b":
@@ -78,7 +78,7 @@ def held_of(layout: Layout, shape: tuple[int, ...], rank: int) -> list[Held]:
 
 
 class CasePart:
-    """A local array of a case's array in one of its layouts, by its global indices along each dimension. Not collective.
+    """A local array of a case's array in one of its layouts, by its global indices along each dimension.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ def parts_of(case: Case, layout: Layout, rank: int) -> list[CasePart]:
 
 
 class RankCase:
-    """One case on this rank. Not collective.
+    """One case on this rank.
 
     Attributes
     ----------

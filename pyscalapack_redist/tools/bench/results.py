@@ -31,24 +31,24 @@ Column = NDArray[np.float64]
 
 
 def fastest(columns: Iterable[Column]) -> Column:
-    """The least of several columns in each case, of the shortest times and of the medians apart. Not collective."""
+    """The least of several columns in each case, of the shortest times and of the medians apart."""
     least: Column = np.fmin.reduce(list(columns))
     return least
 
 
 def count(column: Column) -> int:
-    """How many cases have figures. Not collective."""
+    """How many cases have figures."""
     return int(np.count_nonzero(column[:, 0] > 0))
 
 
 def means(column: Column) -> str:
-    """The geometric means over all cases. Not collective."""
+    """The geometric means over all cases."""
     logs = np.log(column[column[:, 0] > 0])
     return " / ".join(map(ratio_text, np.exp(logs.mean(axis=0)))) if logs.size else "-"
 
 
 def extreme(column: Column, choose: Callable[[Any], Any]) -> str:
-    """The largest (`nanargmax`) or the smallest (`nanargmin`) of the minimum times' ratios, and its case. Not collective."""
+    """The largest (`nanargmax`) or the smallest (`nanargmin`) of the minimum times' ratios, and its case."""
     if not count(column):
         return "-"
     place = int(choose(column[:, 0]))
@@ -214,13 +214,13 @@ class Results:
         return times
 
     def to_json(self) -> str:
-        """As JSON text. Not collective."""
+        """As JSON text."""
         cases = [result.to_dict() for result in self.cases]
         return json.dumps({"environment": self.environment, "cases": cases}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Results:
-        """Read what `to_json` wrote; ValueError says what is missing in other texts. Not collective."""
+        """Read what `to_json` wrote; ValueError says what is missing in other texts."""
         try:
             read = json.loads(text)
             return cls(dict(read["environment"]), tuple(map(CaseResult.from_dict, read["cases"])))
@@ -246,7 +246,7 @@ class Results:
 
 
 def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
-    """Where it runs, what is timed, and what the columns mean. Not collective."""
+    """Where it runs, what is timed, and what the columns mean."""
     known, library_ = environment, environment["scalapack"]
     nodes = count_text(len(set(known["node_of_rank"])), "node")
     processor = known["processor"] or known["machine"]
@@ -266,7 +266,7 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
 
 
 def flag_text(environment: dict[str, Any]) -> str:
-    """The round trip in words. Not collective."""
+    """The round trip in words."""
     trip = environment["flag_round_trip_ns"]
     return "not measured (no two ranks with shared memory)" if trip is None else f"{trip:.0f} ns"
 
@@ -310,7 +310,7 @@ def _changes(old: Results, new: Results) -> list[Change]:
 
 
 def comparison_table(old: Results, new: Results) -> Table:
-    """A row for each method in each case that both runs have, what slowed down most first. Not collective."""
+    """A row for each method in each case that both runs have, what slowed down most first."""
     figures = ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
     table = new_table(("case", "method", "verdict"), figures)
     for change in _changes(old, new):
@@ -321,7 +321,7 @@ def comparison_table(old: Results, new: Results) -> Table:
 
 
 def comparison_lines(old: Results, new: Results) -> Iterator[str]:
-    """What the figures are, each method as a whole, what one run lacks, and what else differs. Not collective."""
+    """What the figures are, each method as a whole, what one run lacks, and what else differs."""
     yield f"now / then: of the medians as multiples of memcpy's; slower or faster from a factor of {NOTEWORTHY} on"
     changes = _changes(old, new)
     for method in sorted({change.method for change in changes}):
@@ -353,7 +353,7 @@ BOUNDS = {"memcpy": "--", LIMIT: "-"}  # lines across the row of a case, that me
 
 
 def plot(results: Results, path: str) -> None:
-    """Write the picture of minimum times to a file, in the format that its name ends in. Not collective.
+    """Write the picture of minimum times to a file, in the format that its name ends in.
 
     The legend has the geometric means of the times as multiples of memcpy's or, without it, of auto's. Raises OSError or
     ValueError where the file cannot be written or there is no such format.

@@ -50,7 +50,7 @@ class Suite:
     between_hosts: bool = False  # whether the links' limit is of interest without being asked for
 
     def ranks_for(self, case: Case) -> int:
-        """The number of ranks on which a case is run. Not collective."""
+        """The number of ranks on which a case is run."""
         return next((ranks for ranks in self.machines if ranks >= case.ranks), case.ranks)
 
 
@@ -84,7 +84,7 @@ GRIDS = {
 
 
 def squares(orders_and_blocks: Iterable[tuple[int, int, int]]) -> tuple[Case, ...]:
-    """Square matrices on all GRIDS: of each order, from blocks of one size to blocks of another. Not collective."""
+    """Square matrices on all GRIDS: of each order, from blocks of one size to blocks of another."""
     some = list(orders_and_blocks)
     return tuple(Case.read((n, n), f"{a}:{r}x{r}", f"{b}:{s}x{s}") for a, b in GRIDS.values() for n, r, s in some)
 

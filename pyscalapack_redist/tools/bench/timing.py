@@ -237,7 +237,7 @@ def _numbered(leaders: list[int]) -> list[int]:
 
 
 def processor() -> str | None:
-    """What the system calls this processor; None where it does not tell. Not collective."""
+    """What the system calls this processor; None where it does not tell."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
     return None
@@ -276,7 +276,7 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
 
 
 def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
-    """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal. Not collective."""
+    """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal."""
     before, after = (side.descriptor(case.shape, None) for side in (case.before, case.after))
     ranks, elements = between_ranks(before, after)
     owed, host = np.zeros((max(hosts) + 1,) * 2, np.int64), np.asarray(hosts)[ranks]
@@ -286,7 +286,7 @@ def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
 
 
 def links_limit(case: Case, environment: dict[str, Any]) -> dict[str, float] | None:
-    """Bytes, the link's bytes per second, and the seconds that the links allow at best in one case. Not collective.
+    """Bytes, the link's bytes per second, and the seconds that the links allow at best in one case.
 
     None where `links_of` found no rate or nothing goes between hosts.
     """
