@@ -52,7 +52,7 @@ def check_other_side(intercomm: MPI.Intercomm, role: str, own: RendezvousFile, o
             f"{intercomm.Get_remote_size()} ranks, not {other.about['ranks']}, connected by MPI: {STRANGER}"
         )
     end = time.monotonic() + SECONDS
-    sent = intercomm.Isend([np.frombuffer(proof(role, own, other), np.uint8), MPI.BYTE], 0, TAG)
+    request = intercomm.Isend([np.frombuffer(proof(role, own, other), np.uint8), MPI.BYTE], 0, TAG)
     status, received = MPI.Status(), np.empty(BYTES, np.uint8)
     _wait(lambda: intercomm.Iprobe(0, TAG, status), end)
     if status.Get_count(MPI.BYTE) != BYTES:
@@ -60,7 +60,7 @@ def check_other_side(intercomm: MPI.Intercomm, role: str, own: RendezvousFile, o
     intercomm.Recv([received, MPI.BYTE], 0, TAG)
     if not hmac.compare_digest(received.tobytes(), proof(OTHER[role], own, other)):
         raise ConnectError(STRANGER)
-    _wait(sent.Test, end)
+    _wait(request.Test, end)
 
 
 def _wait(condition: Callable[[], bool], end: float) -> None:
@@ -311,8 +311,8 @@ def _check_pair(own: dict[str, Any], other: dict[str, Any]) -> None:
         raise ConnectError(f"this job runs on {own['mpi']}, the other on {other['mpi']}: both must run on the same MPI")
     needs_server = own["mpi"].startswith(("Open MPI v3", "Open MPI v4")) and own["job"] != other["job"]
     if needs_server and not (own["server"] and other["server"]):
-        whose = "both jobs have" if own["server"] == other["server"] else "one of the jobs has"
+        subject = "both jobs have" if own["server"] == other["server"] else "one of the jobs has"
         raise ConnectError(
-            f"Open MPI joins two jobs only by a name server, and {whose} none: run `ompi-server --no-daemonize -r FILE`, and "
+            f"Open MPI joins two jobs only by a name server, and {subject} none: run `ompi-server --no-daemonize -r FILE`, and "
             "start both jobs by `mpiexec --ompi-server file:FILE ...`"
         )

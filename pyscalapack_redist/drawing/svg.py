@@ -93,11 +93,11 @@ def panels_as_svg(panels: Sequence[Panel]) -> str:
     whole = across * (width + GAP) - GAP, down * (height + GAP) - GAP
     last = panels[-1].left_out
     words = "blocks in the colours of their ranks"
-    more = f"<div style='font-size:small'>and {last:,} more</div>" if last else ""
+    note = f"<div style='font-size:small'>and {last:,} more</div>" if last else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{words}" width="{whole[0]:.0f}" '
         f'height="{whole[1]:.0f}" viewBox="-1 -1 {whole[0] + 2:.0f} {whole[1] + 2:.0f}" font-family="sans-serif">'
-        f"{''.join(parts)}</svg>{more}"
+        f"{''.join(parts)}</svg>{note}"
     )
 
 

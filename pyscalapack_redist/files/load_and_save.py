@@ -324,14 +324,14 @@ def _agreed(
     group: MPIGroup, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None, error: Exception | None
 ) -> np.dtype[Any] | None:
     """Raise on every rank unless all arguments are valid and equal; returns the dtype, if a rank knows it. Collective."""
-    known = None if dtype is None else dtype_digest(dtype)
+    dtype_hash = None if dtype is None else dtype_digest(dtype)
     group.agree(
-        Vote(failed=group.failure_code(error), call=digest((desc.layout_digest, call)), dtype=known),
+        Vote(failed=group.failure_code(error), call=digest((desc.layout_digest, call)), dtype=dtype_hash),
         error,
         lambda: [
             Statement("desc", desc.layout_digest, repr(desc)),
             Statement("the arguments for the file", repr(call), repr(call)),
-            Statement("the dtype", known, repr(dtype)),
+            Statement("the dtype", dtype_hash, repr(dtype)),
         ],
         lambda outcome: True,
     )

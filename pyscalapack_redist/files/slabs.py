@@ -89,14 +89,14 @@ def one_file(
     Raises a FileError on all ranks if it is not, or if one of them cannot open it. The facts `elsewhere` are compared between
     hosts: before the body, and if it does not write, also after it.
     """
-    mode, here = ("r+b", NUMBERS) if writes else ("rb", (*NUMBERS, *CONTENTS))
+    mode, on_host = ("r+b", NUMBERS) if writes else ("rb", (*NUMBERS, *CONTENTS))
     first = on_first(group, lambda: _identity(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
         own, error = outcome_of(lambda: _identity(path, mode))
         if own is None:
             return f"cannot be opened as on the first rank ({error})"
-        for name in here if own["host"] == first["host"] else elsewhere:
+        for name in on_host if own["host"] == first["host"] else elsewhere:
             if own[name] != first[name]:
                 return f"is not the file of the first rank: {name} {own[name]}, not {first[name]}"
         return None

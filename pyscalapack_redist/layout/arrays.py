@@ -58,8 +58,8 @@ def of_indices(f: Callable[..., Any], indices: Sequence[NDArray[np.int64]]) -> N
         )
         raise
     missing = (1,) * (len(shape) - values.ndim)
-    wanted = (1,) * (values.ndim - len(shape)) + shape
-    if any(n not in (1, m) for n, m in zip(missing + values.shape, wanted, strict=True)):
+    target = (1,) * (values.ndim - len(shape)) + shape
+    if any(n not in (1, m) for n, m in zip(missing + values.shape, target, strict=True)):
         raise ArrayError(
             f"f returned an array of shape {values.shape}, which does not broadcast to this rank's elements, {shape}: f gets "
             "an array of indices for each dimension, and must return one element for each combination of them"

@@ -250,7 +250,7 @@ class BlockCyclic(Axis):
         return rounds * self.block + min(max(rest - self._distance(p) * self.block, 0), self.block)
 
 
-def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
+def within(i: Any, low: int, high: int, name: str, place: str = "") -> Any:
     """Return an int or an array of ints; an IndexError unless low <= i < high."""
     if not isinstance(i, np.ndarray):
         i = operator.index(i)
@@ -259,7 +259,7 @@ def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
         i = i.astype(np.int64, copy=False)
         inside = not i.size or (int(i.min()) >= low and int(i.max()) < high)
     if not inside:
-        raise IndexError(f"{name} {i}{where} is outside {low} <= index < {high}")
+        raise IndexError(f"{name} {i}{place} is outside {low} <= index < {high}")
     return i
 
 

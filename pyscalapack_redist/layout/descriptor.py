@@ -505,10 +505,10 @@ class Descriptor(Ownership):
 
     def _with_grid(self, grid: ProcessGrid) -> Descriptor:
         """This layout on another grid of the same processes; for a sub-array, its whole array too."""
-        moved = self._copy()
-        moved._grid, moved._places = grid, Places(self._whole, self._axes, grid)
-        moved._parent = None if self._parent is None else self._parent._with_grid(grid)
-        return moved
+        view = self._copy()
+        view._grid, view._places = grid, Places(self._whole, self._axes, grid)
+        view._parent = None if self._parent is None else self._parent._with_grid(grid)
+        return view
 
     def __eq__(self, other: object) -> bool:
         return self._layout() == other._layout() if isinstance(other, Descriptor) else NotImplemented

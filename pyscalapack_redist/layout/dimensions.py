@@ -35,28 +35,30 @@ BlockSizes = int | Blocks | str | None
 def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
     """The grid dimension of each array dimension; by default in order, and all grid dimensions must then be used."""
     if axes is None:
-        chosen: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
+        grid_axes: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
     else:
-        chosen = _each("axes", axes, dimensions)
-    used = []
-    for k, axis in enumerate(chosen):
+        grid_axes = _each("axes", axes, dimensions)
+    used_axes = []
+    for k, axis in enumerate(grid_axes):
         if axis is None:
             continue
         if whole_number(f"axes[{k}]", axis, 0) >= grid.ndim:
             raise DescriptorError(
                 f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None"
             )
-        if axis in used:
-            raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: use it for one array dimension")
-        used.append(axis)
-    unused = _unused(chosen, grid)
+        if axis in used_axes:
+            raise DescriptorError(
+                f"axes = {grid_axes} uses grid dimension {axis} twice: use it for one array dimension"
+            )
+        used_axes.append(axis)
+    unused = _unused(grid_axes, grid)
     if axes is None and unused:
         axis = unused[0]
         raise DescriptorError(
             f"grid dimension {axis} has {grid.shape[axis]} processes, but no array dimension is distributed over it: "
-            f"name it in axes, use a grid of size 1 there, or give axes = {chosen} for a replica of the array on each of them"
+            f"name it in axes, use a grid of size 1 there, or give axes = {grid_axes} for a replica of the array on each"
         )
-    return chosen
+    return grid_axes
 
 
 def _unused(axes: Sequence[int | None], grid: ProcessGrid) -> list[int]:

@@ -184,11 +184,11 @@ class Distributed:
 
     def __repr__(self) -> str:
         if self._local is None or self._desc.coords is None:
-            here = "nothing of it here"
+            local = "nothing of it here"
         else:
-            here = f"{' x '.join(map(str, self._local.shape))} of it here"
+            local = f"{' x '.join(map(str, self._local.shape))} of it here"
         dtype = "" if self._local is None else f"{self._local.dtype}, "
-        return f"{type(self).__name__}({self._desc!r}, {dtype}{here})"
+        return f"{type(self).__name__}({self._desc!r}, {dtype}{local})"
 
 
 def descriptor_of(layout: object) -> Any:

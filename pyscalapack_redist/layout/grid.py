@@ -316,13 +316,13 @@ class ProcessGrid:
         n = self.size
         flat = self._ranks.ravel()
         if np.array_equal(flat, np.arange(n)):
-            where = f"ranks 0 to {n - 1}" if n > 1 else "rank 0"
+            ranks = f"ranks 0 to {n - 1}" if n > 1 else "rank 0"
         elif n <= 16:
-            where = f"ranks {self._ranks.tolist()}"
+            ranks = f"ranks {self._ranks.tolist()}"
         else:
-            where = f"ranks {flat[:4].tolist()} ... {flat[-2:].tolist()}"
+            ranks = f"ranks {flat[:4].tolist()} ... {flat[-2:].tolist()}"
         paper = ", on paper" if self._comm is None else ""
-        return f"ProcessGrid({' x '.join(map(str, self._shape))}, {where}{paper})"
+        return f"ProcessGrid({' x '.join(map(str, self._shape))}, {ranks}{paper})"
 
 
 def _unpickled(shape: tuple[int, ...], name: str | None, ranks: NDArray[np.int64]) -> ProcessGrid:
@@ -373,10 +373,10 @@ def translate_ranks(
     DescriptorError
         A rank is not in `new`; the text names `layout`.
     """
-    here, there = old.Get_group(), new.Get_group()
-    flat = here.Translate_ranks(ranks.ravel().tolist(), there)
-    here.Free()
-    there.Free()
+    old_group, new_group = old.Get_group(), new.Get_group()
+    flat = old_group.Translate_ranks(ranks.ravel().tolist(), new_group)
+    old_group.Free()
+    new_group.Free()
     if MPI.UNDEFINED in flat:
         missing = int(ranks.ravel()[flat.index(MPI.UNDEFINED)])
         raise DescriptorError(f"rank {missing} of {layout} is not in comm: give a communicator that holds both grids")

@@ -14,16 +14,16 @@ DIAGONALS = {"N": "with the diagonal", "U": "without it"}
 NORMS = {"M": "the largest absolute value", "1": "of the columns", "I": "of the rows", "F": "Frobenius's"}
 
 
-def letter_of(name: str, value: object, known: Mapping[str, str]) -> str:
+def letter_of(name: str, value: object, letters: Mapping[str, str]) -> str:
     """The letter in upper case.
 
     Raises
     ------
     DescriptorError
-        `value` is not a key of `known`.
+        `value` is not a key of `letters`.
     """
-    if not isinstance(value, str) or value.upper() not in known:
-        names = ", ".join(f"{letter!r} ({meaning})" for letter, meaning in known.items())
+    if not isinstance(value, str) or value.upper() not in letters:
+        names = ", ".join(f"{letter!r} ({meaning})" for letter, meaning in letters.items())
         raise DescriptorError(f"{name} = {value!r} must be one of {names}")
     return value.upper()
 

@@ -188,11 +188,11 @@ class _Overlap(NamedTuple):
 
     @classmethod
     def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Overlap:
-        moved = a.T if transposes(op) else a
-        tables = [between(x, y).lengths for x, y in zip(moved.distributions, b.distributions, strict=True)]
+        a_layout = a.T if transposes(op) else a
+        tables = [between(x, y).lengths for x, y in zip(a_layout.distributions, b.distributions, strict=True)]
         volumes = np.repeat(reduce(np.kron, tables), b.copies, axis=1)
-        ranks_a, ranks_b = moved.places.ravel(), b.places.ravel()
-        part = np.arange(len(ranks_a)) // moved.copies  # the part of A on each of its ranks
+        ranks_a, ranks_b = a_layout.places.ravel(), b.places.ravel()
+        part = np.arange(len(ranks_a)) // a_layout.copies  # the part of A on each of its ranks
         on_rank = np.zeros((len(ranks_b), len(ranks_b)), np.int64)
         _, in_a, in_b = np.intersect1d(ranks_a, ranks_b, assume_unique=True, return_indices=True)
         on_rank[in_b] = volumes[part[in_a]]
@@ -303,10 +303,10 @@ def _node_map(a: Descriptor, b: Descriptor, nodes: Nodes) -> NDArray[np.int64] |
     if nodes is None:
         return None if comm is None else _forced(comm)
     labels = list(nodes)
-    needed = int(max(a.grid.ranks.max(), b.grid.ranks.max())) + 1 if comm is None else comm.Get_size()
-    if len(labels) < needed or (comm is not None and len(labels) > needed):
+    ranks = int(max(a.grid.ranks.max(), b.grid.ranks.max())) + 1 if comm is None else comm.Get_size()
+    if len(labels) < ranks or (comm is not None and len(labels) > ranks):
         raise DescriptorError(
-            f"nodes has {len(labels)} entries for {needed} ranks: give the node of each, as "
+            f"nodes has {len(labels)} entries for {ranks} ranks: give the node of each, as "
             "comm.allgather(MPI.Get_processor_name())"
         )
     return _numbered(labels)

@@ -324,14 +324,14 @@ class Tiles:
         same = same_ranks(self.comm, comm)
         if same and self.comm == comm:
             return self
-        moved = self._copy()
-        moved.comm = comm
+        view = self._copy()
+        view.comm = comm
         if not same:
             ranks = np.array(self.ranks, np.int64)
-            there = translate_ranks(ranks, self.comm, comm, self)
-            moved.owners = there[np.searchsorted(ranks, self.owners)] if len(ranks) else self.owners
-            moved.owners.setflags(write=False)
-        return moved
+            new_ranks = translate_ranks(ranks, self.comm, comm, self)
+            view.owners = new_ranks[np.searchsorted(ranks, self.owners)] if len(ranks) else self.owners
+            view.owners.setflags(write=False)
+        return view
 
     def _pack(self) -> tuple[Ints, Ints, Ints]:
         """The layout without its communicator, to send to another rank."""

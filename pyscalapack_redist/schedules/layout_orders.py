@@ -107,14 +107,14 @@ def _load(messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
     for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
         bound = min(axis.P * axis.Q, max(0, x.number_of_blocks + y.number_of_blocks - 1))
         pairs *= axis.pairs if _is_countable(axis) else bound
-    processes, few = min(len(a.ranks), len(b.ranks)), all(axis.P * axis.Q <= TABLED for axis in axes)
+    processes, has_tables = min(len(a.ranks), len(b.ranks)), all(axis.P * axis.Q <= TABLED for axis in axes)
     if not messages.is_product:
         pairs *= b.copies
         if a.copies == b.copies == 1:
             pairs = min(pairs, len(a.ranks) * len(b.ranks))
         else:
-            few = a.places.size * b.places.size <= TABLED
-        whole = few and pairs <= MOST_MESSAGES
+            has_tables = a.places.size * b.places.size <= TABLED
+        whole = has_tables and pairs <= MOST_MESSAGES
         return Load(pairs, processes, whole, whole)
     if all(map(_is_countable, axes)):
         own = messages.own_receivers
@@ -122,7 +122,7 @@ def _load(messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
         coords = np.unravel_index(senders, a.placement.shape), np.unravel_index(own[senders], b.placement.shape)
         pairs -= int(np.all([axis.shares(p, q) for axis, p, q in zip(axes, *coords, strict=True)], axis=0).sum())
     along = max(max(axis.P, axis.Q) for axis in axes)
-    whole = few and pairs <= MOST_MESSAGES
+    whole = has_tables and pairs <= MOST_MESSAGES
     short = along <= ALONG and all(map(_is_countable, axes))
     rounds = max(a.placement.size, b.placement.size)
     return Load(pairs, processes, whole, whole or (short and math.prod(max(axis.degrees) for axis in axes) < rounds))

@@ -62,16 +62,16 @@ class HeaviestStep:
         shape = len(self.graph.sender_sizes), len(self.graph.receiver_sizes)
         best = np.full(shape, -1, dtype=np.int64)
         best[self.graph.sender_group[kinds], self.graph.receiver_group[kinds]] = kinds
-        must = least > 0
+        required = least > 0
         # The bonus for a process that must take part is more than the weight of a whole step.
         bonus = float(self._weight.max(initial=1)) * self._most + 1
         weight = np.where(best >= 0, self._weight[best], 0) + bonus * np.where(
-            best >= 0, must[: shape[0], None].astype(float) + must[None, shape[0] :], 0
+            best >= 0, required[: shape[0], None].astype(float) + required[None, shape[0] :], 0
         )
         i, j = linear_sum_assignment(weight, maximize=True)
         step = np.zeros(self.graph.types, dtype=np.int64)
-        chosen = best[i, j]
-        step[chosen[chosen >= 0]] = 1
+        matched = best[i, j]
+        step[matched[matched >= 0]] = 1
         return step
 
     def _solve_program(self, remaining: Ints, least: Ints) -> Ints:

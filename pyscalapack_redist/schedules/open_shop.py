@@ -214,8 +214,8 @@ class _OrderSearch:
 
     def _try_schedules(self) -> None:
         """Try the orders of schedules with barriers."""
-        many = self.grid.P * self.grid.Q > MOST_PAIRS
-        if self.time <= self.bound * (1 + TINY) or (many and self.time < math.inf):
+        too_many = self.grid.P * self.grid.Q > MOST_PAIRS
+        if self.time <= self.bound * (1 + TINY) or (too_many and self.time < math.inf):
             return
         schedules: list[Schedule] = [stepwise(self.grid, max(TINY, self._left(1.0)))]
         lengths = np.unique(self.grid.lengths[self.grid.lengths > 0], return_counts=True)[1]
@@ -367,11 +367,11 @@ class _DenseOrder:
         now, waiting = 0.0, len(start)
         while True:
             for port in ports[np.argsort(-self._urgency(ports), kind="stable")].tolist():
-                chosen = self._choice(port) if self.free[port] else -1
-                if chosen >= 0:
-                    start[chosen] = now
+                number = self._choice(port) if self.free[port] else -1
+                if number >= 0:
+                    start[number] = now
                     waiting -= 1
-                    heapq.heappush(under_way, (now + float(self.duration[chosen]), chosen))
+                    heapq.heappush(under_way, (now + float(self.duration[number]), number))
             if not waiting:
                 return start
             now, number = heapq.heappop(under_way)
@@ -392,11 +392,11 @@ class _DenseOrder:
         if not len(ready):
             return -1
         numbers = numbers[ready]
-        chosen = int(numbers[(self.left[other_ports[ready]] + self.bonus[numbers]).argmax()])
-        ends = self.ends[:, chosen]
-        self.free[ends] = self.unsent[chosen] = False
-        self.left[ends] -= self.duration[chosen]
-        return chosen
+        number = int(numbers[(self.left[other_ports[ready]] + self.bonus[numbers]).argmax()])
+        ends = self.ends[:, number]
+        self.free[ends] = self.unsent[number] = False
+        self.left[ends] -= self.duration[number]
+        return number
 
 
 class Timetable(NamedTuple):

@@ -219,13 +219,13 @@ class Scheduled(Order):
         slots = [{} if len(steps) == 1 else self._slots(k, sender, receiver, steps) for k, steps in enumerate(choices)]
         return [
             Share(
-                tuple(step for step, _ in chosen),
-                math.prod(length for _, length in chosen),
-                tuple([by_step.get(step) for by_step, (step, _) in zip(slots, chosen, strict=True)])
+                tuple(step for step, _ in steps),
+                math.prod(length for _, length in steps),
+                tuple([by_step.get(step) for by_step, (step, _) in zip(slots, steps, strict=True)])
                 if any(slots)
                 else (),
             )
-            for chosen in itertools.product(*choices)
+            for steps in itertools.product(*choices)
         ]
 
     def _slots(

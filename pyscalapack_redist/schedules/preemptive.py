@@ -348,8 +348,8 @@ class _Split:
         left = np.where(ends, ending, self.longest)
         weight = self._weight(duration, left, ends, allowed, must)
         senders, receivers = linear_sum_assignment(weight, maximize=True)
-        chosen = allowed[senders, receivers]
-        senders, receivers = senders[chosen], receivers[chosen]
+        present = allowed[senders, receivers]
+        senders, receivers = senders[present], receivers[present]
         for needed, present in zip(must, (senders, receivers), strict=True):
             if np.count_nonzero(needed[present]) < np.count_nonzero(needed):
                 return None
