@@ -67,6 +67,8 @@ class Problem:
         Operands that may have one dimension.
     check_finite : bool, optional
         Whether infs and NaNs are refused, for a routine without this keyword.
+    uses_library : bool, optional
+        Whether the routine calls ScaLAPACK, for which the grid needs a BLACS context.
     """
 
     dtype: np.dtype[Any]  # of all operands
@@ -81,6 +83,7 @@ class Problem:
         *,
         vectors: tuple[str, ...] = ("b",),
         check_finite: bool = False,
+        uses_library: bool = True,
         **options: Any,
     ) -> None:
         self._routine, self._arguments, self._warnings = current_call.get()
@@ -100,7 +103,8 @@ class Problem:
         with self.collect_errors():
             self._check_operands(operands, vectors)
             magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
-            warn_of_kernels(blacs.load(), self._comm.Get_rank())
+            if uses_library:
+                warn_of_kernels(blacs.load(), self._comm.Get_rank())
             shape, usual = check_arguments(*operands.values())
             self._work_layout, self.target = (
                 self._layout(arguments["layout"], shape),
@@ -124,7 +128,9 @@ class Problem:
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
-            self._block, self._grid = self._work_layout.block, self._grid_with_context(self._work_layout.grid)
+            self._block, self._grid = self._work_layout.block, self._work_layout.grid
+            if uses_library:
+                self._grid = self._grid_with_context(self._grid)
             self.is_checked = checked and all(map(math.isfinite, self.magnitudes.values()))
 
     # -- what the ranks agree on

@@ -132,7 +132,7 @@ def norm(
         0 for the norm of each column, 1 for that of each row, `ord` being a vector's.
     check, layout
         As for all routines of `linalg`, for norms of singular values. The others are computed from the local arrays, in
-        float64, and nothing is redistributed.
+        float64: nothing is redistributed, and no ScaLAPACK is needed.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def norm(
 
     is_matrix = isinstance(a, Distributed) and a.ndim == 2
     by_values = is_matrix and axis is None and isinstance(ord, Hashable) and ord in BY_VALUES
-    problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=by_values)
+    problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=by_values, uses_library=by_values)
     real = np.zeros(0, problem.dtype).real.dtype
     value: Any
     with np.errstate(over="ignore"):

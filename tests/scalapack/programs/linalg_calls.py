@@ -230,6 +230,8 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
             if everywhere or RANK == BAD:
                 patch.setattr(blacs, "load", missing)
             fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.solve(A, B), None if everywhere else BAD)
+            fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.norm(A, 2), None if everywhere else BAD)
+            assert np.allclose(linalg.norm(A, axis=0), np.linalg.norm(MATRIX, axis=0))
     library = blacs.load()
     with pytest.raises(psr.LibraryError, match="has no entry point pdnone_"):
         library.routine("pdnone")
@@ -327,13 +329,13 @@ def contexts() -> None:
             call()
     before, handles = free(), next_handles()
     for _ in range(5):
-        assert linalg.norm(put(np.eye(8), psr.Descriptor((8, 8), 2, psr.ProcessGrid((1, SIZE), WORLD))), 1) == 1
+        assert linalg.norm(put(np.eye(8), psr.Descriptor((8, 8), 2, psr.ProcessGrid((1, SIZE), WORLD))), 2) == 1
     assert free() == before
     for _ in range(3):
         comm = WORLD.Dup()
         for grid in (psr.ProcessGrid((1, SIZE), comm), psr.ProcessGrid((1, 1), comm, ranks=[[BAD]])):
             a = put(np.eye(8), psr.Descriptor((8, 8), 2, grid))
-            assert linalg.norm(a, 1) == 1
+            assert linalg.norm(a, 2) == 1
         comm.Free()
         with pytest.raises(psr.CollectiveError, match="communicator has been freed"):
             linalg.det(a)
