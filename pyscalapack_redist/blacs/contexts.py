@@ -177,7 +177,7 @@ def _live_grid(ctxt: int, entries: Entries) -> tuple[int, int]:
     if nprow < 1:
         raise DescriptorError(
             f"CTXT = {ctxt} is not a live BLACS context (freed, or never made) of {entries.library}: make one with "
-            "ProcessGrid.make_context(), pass the context before it is freed, or, where the BLACS of another file made it, "
+            "ProcessGrid.make_context(), pass the context before it is freed, or, if the BLACS of another file made it, "
             f"set {ENVIRONMENT} to that file"
         )
     return nprow, npcol

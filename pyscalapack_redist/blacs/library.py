@@ -422,8 +422,8 @@ def _load_named(path: str, origin: str, prefix: str = "") -> Library:
         return _open(_candidate_of(path, mpi), mpi, f"named by {origin}", prefix)
     except LibraryError as error:
         raise LibraryError(
-            f"{origin} names {path}, which cannot be used: {error}. Remedy: name the file of a ScaLAPACK, or none, for the one "
-            f"that is found; where none is, {mpi.remedy}"
+            f"{origin} names {path}, which cannot be used: {error}. Remedy: name the file of a ScaLAPACK, or none to "
+            f"search for one; if there is none, {mpi.remedy}"
         ) from None
 
 

@@ -142,7 +142,7 @@ class Plan:
     has_tiles : bool
         Whether a layout consists of tiles.
     terms : Terms or None
-        What the first call binds, with agree="first".
+        The terms that the first call binds, with agree="first".
     series : Series or None
         The calls after the first, if they need no votes.
     apart : Arrays or None
@@ -339,7 +339,7 @@ class Plan:
 class CacheEntry:
     """The arrays' kind, binding and fast path of the last use with one pair of factors.
 
-    A first compiled call needs no binding: it is made when a `Transfer` continues the call.
+    A first compiled call has no binding until a `Transfer` continues it.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from .operation import Factors
 
 
 class Terms:
-    """What the first call of a plan binds.
+    """The terms that the first call of a plan binds.
 
     Attributes
     ----------

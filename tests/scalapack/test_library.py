@@ -158,7 +158,7 @@ def test_what_is_refused(files: dict[str, str]) -> None:
         **{name: ["^no error: "] for name in ("counts32", "fake", "nehalem", "nehalem_alone", "zen")},
         "other": [
             f"{files['other']} is built for another MPI, libmpi.so.99, than mpi4py runs on, ",
-            "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none, for the one that is found",
+            "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none to search for one",
             "; where none is, install the Debian package libscalapack-",
         ],
         "wrapper": [f"{files['wrapper']} is built for another MPI, {files['mpi']}, than mpi4py runs on, "],
