@@ -159,7 +159,7 @@ def test_what_is_refused(files: dict[str, str]) -> None:
         "other": [
             f"{files['other']} is built for another MPI, libmpi.so.99, than mpi4py runs on, ",
             "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none to search for one",
-            "; where none is, install the Debian package libscalapack-",
+            "; if there is none, install the Debian package libscalapack-",
         ],
         "wrapper": [f"{files['wrapper']} is built for another MPI, {files['mpi']}, than mpi4py runs on, "],
     }
