@@ -1,7 +1,7 @@
 """timings(): what a block of a program did on this rank, phase by phase: redistributions and calls of ScaLAPACK.
 
-A phase is recorded once, by the outermost call that gives it a name: "redistribute a" of `linalg.solve`, and not the plan's
-call inside. What a phase is called, and what it moves, the engine, `scalapack` and `linalg` say; this module knows neither.
+A phase is recorded once, by the outermost call with a name: "redistribute a" of `linalg.solve`, and not the plan's call inside.
+The engine, `scalapack` and `linalg` give the names and the numbers of bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .errors import CollectiveError
 from .layout.descriptor import Descriptor
 from .layout.tiles import Tiles
 
-active = 0  # traces that are open in this process: looked at first, since threads ask for their own more slowly
+active = 0  # blocks that record in this process: a faster check than that of the thread's own
 
 
 @dataclass(frozen=True)
@@ -141,20 +141,20 @@ class Phases(Sequence[Phase]):
 
 
 def _differ(some: Sequence[Phase]) -> bool:
-    """Whether ranks that know the layouts of a phase know different ones."""
+    """Whether two ranks have different layouts for a phase."""
     return any(
         len({digest for digest in known if digest}) > 1 for known in zip(*(its.digests for its in some), strict=True)
     )
 
 
 def _merged(everywhere: Sequence[Sequence[Phase]], fields: Sequence[str]) -> list[list[Phase]] | None:
-    """The phases of all ranks in one order, those alike together; None where there is no such order.
+    """The phases of all ranks in one order, equal phases together; None if there is no such order.
 
     What comes next is a phase that no rank has before another one, unless that rank has fewer of them.
     """
     keys = [[tuple(getattr(phase, field) for field in fields) for phase in phases] for phases in everywhere]
     left = [Counter(its) for its in keys]
-    place, found = [0] * len(keys), []
+    place, merged = [0] * len(keys), []
     while heads := {its[place[rank]]: None for rank, its in enumerate(keys) if place[rank] < len(its)}:
         for head in heads:
             there = [rank for rank, its in enumerate(keys) if place[rank] < len(its) and its[place[rank]] == head]
@@ -163,11 +163,11 @@ def _merged(everywhere: Sequence[Sequence[Phase]], fields: Sequence[str]) -> lis
                 break
         else:
             return None
-        found.append([everywhere[rank][place[rank]] for rank in there])
+        merged.append([everywhere[rank][place[rank]] for rank in there])
         for rank in there:
             place[rank] += 1
             left[rank][head] -= 1
-    return found
+    return merged
 
 
 class _Here(threading.local):
@@ -226,15 +226,15 @@ class _Measured:
 
     def __init__(self, name: str, before: Any, after: Any) -> None:
         self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
-        known = [desc if isinstance(desc, Descriptor | Tiles) else None for desc in (before, after)]
-        self._layouts = ["" if desc is None else in_short(desc) for desc in known]
-        self._digests = tuple([0 if desc is None else desc.layout_digest for desc in known])
+        layouts = [desc if isinstance(desc, Descriptor | Tiles) else None for desc in (before, after)]
+        self._layouts = ["" if desc is None else in_short(desc) for desc in layouts]
+        self._digests = tuple([0 if desc is None else desc.layout_digest for desc in layouts])
         self._ended = False
         self.bytes_sent = self.bytes_copied = 0
         self._start = time.perf_counter()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Record it, once, where the trace is still open. Not collective."""
+        """Record the phase, once, in each block that is still open."""
         if self._ended:
             return
         self._ended = True
@@ -242,10 +242,10 @@ class _Measured:
         words = "" if error is None else f"{type(error).__name__}: {error}"
         before, after = self._layouts
         sizes = self.bytes_sent, self.bytes_copied
-        made = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words, digests=self._digests)
+        phase = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words, digests=self._digests)
         for recorded in self._traces:
             if any(recorded is other for other in _here.traces):
-                recorded._phases.append(made)
+                recorded._phases.append(phase)
 
     def __enter__(self) -> None:
         _here.open = self
@@ -261,24 +261,24 @@ _nothing = contextlib.nullcontext()
 
 
 def phase(name: str, before: object = None, after: object = None) -> contextlib.AbstractContextManager[None]:
-    """Record the block as a phase, unless it is part of one, or nothing is traced. Not collective."""
+    """Record the block as a phase, unless it is part of one, or nothing is recorded."""
     if not active or not _here.traces or _here.open is not None:
         return _nothing
     return _Measured(name, before, after)
 
 
 def begun(name: str, before: object, after: object) -> _Measured | None:
-    """A phase that ends when its `end` is called, while others may be under way. Not collective."""
+    """A phase that ends with a call of `end`; other phases may be open meanwhile."""
     return _Measured(name, before, after) if recording() else None
 
 
 def recording() -> bool:
-    """Whether this thread traces calls of plans, and is not in one already. Not collective."""
+    """Whether this thread records calls of plans, and is not in one."""
     return bool(_here.traces) and not _here.inside_call
 
 
 def moved(sent: int, copied: int) -> None:
-    """Count bytes for the phase under way. Not collective."""
+    """Count bytes for the open phase."""
     if _here.open is not None:
         _here.open.bytes_sent += sent
         _here.open.bytes_copied += copied
@@ -286,9 +286,9 @@ def moved(sent: int, copied: int) -> None:
 
 @contextlib.contextmanager
 def moving(before: Descriptor, after: Descriptor) -> Iterator[None]:
-    """A plan's call, which is a phase where it is not part of one. Not collective."""
+    """A call of a plan: a phase, unless it is part of one."""
     with phase("redistribute", before, after):
-        _here.inside_call = True  # the call that is measured comes back to the same place
+        _here.inside_call = True  # the measured call enters the same code
         try:
             yield
         finally:
@@ -297,7 +297,7 @@ def moving(before: Descriptor, after: Descriptor) -> Iterator[None]:
 
 @contextlib.contextmanager
 def routine(name: str) -> Iterator[None]:
-    """Phases in the block are of this routine of `linalg`. Not collective."""
+    """Attribute the phases of the block to this routine of `linalg`."""
     outer, _here.routine = _here.routine, name
     try:
         yield

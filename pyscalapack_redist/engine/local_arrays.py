@@ -1,4 +1,4 @@
-"""The user's local arrays: do they fit their layouts, do they overlap, and what the kernels need to know of them."""
+"""Checks of the user's local arrays, for shape and overlap, and their addresses and strides for the kernels."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..layout.distributed import fit_local_array
 from ..layout.tiles import Layout
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
-WORK = 100_000  # steps of NumPy's search for an element that two arrays share
+WORK = 100_000  # steps of NumPy's search for a shared element
 Array = NDArray[Any]
 
 
 class LocalArray(NamedTuple):
-    """A local array as the kernels see it: address of element (0, 0, ...) and strides in bytes."""
+    """A local array for the kernels: address of element (0, 0, ...), and strides in bytes."""
 
     address: int
     strides: tuple[int, ...]
@@ -38,14 +38,14 @@ class Arrays(NamedTuple):
     Attributes
     ----------
     sources, targets : list of LocalArray
-        Of A and of B, one for each place of this rank in the layout, or one that is nothing.
+        Of A and of B, one for each place of this rank in the layout, or NOTHING.
     out : object
-        As it was given, or made.
+        The user's, or a new one.
     dtype : dtype or None
-        None where this rank has no arrays, and was told none.
+        None if this rank has no arrays, and the plan has no dtype.
     order : int or None
-        Of elements in messages: along the lines of A, since a strided array is read fast only along its lines, while what is
-        written across them can go past the cache, and comes out of a chunk that is in the cache. None without arrays.
+        Of elements in messages: along the lines of A, since a strided array is read fast only along its lines. Writes across
+        lines read from a chunk in the cache, and may use non-temporal stores. None without arrays.
     in_place : bool
         Whether A and B are one array.
     """
@@ -66,7 +66,7 @@ def dtype_digest(dtype: np.dtype[Any]) -> int:
 
 
 def _plain(dtype: np.dtype[Any]) -> object:
-    """The dtype without what equal ones may differ in: whether they were asked to be aligned, and metadata."""
+    """The dtype without its alignment flag and its metadata, in which equal dtypes may differ."""
     if dtype.subdtype is not None:
         return (_plain(dtype.subdtype[0]), dtype.subdtype[1])
     if dtype.names is None or dtype.fields is None:
@@ -74,7 +74,7 @@ def _plain(dtype: np.dtype[Any]) -> object:
     return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
 
 
-def checked_arrays(
+def check_arrays(
     a: Any,
     out: Any,
     desc_a: Layout,
@@ -85,29 +85,29 @@ def checked_arrays(
     zeroed: bool = False,
     apart: Arrays | None = None,
 ) -> Arrays:
-    """Check all arrays of a pair of layouts, and make `out` where it was left out.
+    """Check all arrays of a pair of layouts, and make `out` if it was omitted.
 
     Parameters
     ----------
     a, out : ndarray, list of ndarray or None
-        What the user passed.
+        The user's arguments.
     desc_a, desc_b : Descriptor or Tiles
         Their layouts.
     dtype : dtype or None
-        The dtype that was agreed on when the plan was made.
+        The dtype of the plan.
     transposed, adds : bool
-        Whether A is transposed on the way, and whether it is added to what `out` holds.
+        Whether A is transposed, and whether it is added to `out`.
     zeroed : bool
-        Whether a new array is to be 0, since not all of it is written.
+        Whether a new array is filled with 0, because a part of it is not written.
     apart : Arrays, optional
-        Of an earlier call: several arrays in the same places are not looked at for overlaps again.
+        Of an earlier call: several arrays at the same addresses are not checked for overlaps again.
 
     Raises
     ------
     ArrayError
-        Names the array, what it is and what it should be.
+        The message names the array, what it is and what is expected.
     """
-    sources = own_arrays("a", a, desc_a)
+    sources = check_own_arrays("a", a, desc_a)
     whose = "the plan is for"
     for k, array in enumerate(sources):
         if array is None:
@@ -119,26 +119,26 @@ def checked_arrays(
                 f"{_name('a', k, desc_a)} has dtype {array.dtype}, but {whose} dtype = {dtype}: convert it, or plan for "
                 "its dtype"
             )
-    given = out is not None
-    if not given:
-        out = made_for(desc_b, dtype, zeroed, adds)
-    targets = own_arrays("out", out, desc_b)
+    has_out = out is not None
+    if not has_out:
+        out = make_out(desc_b, dtype, zeroed, adds)
+    targets = check_own_arrays("out", out, desc_b)
     for k, array in enumerate(targets):
         if array is not None:
-            if given:
+            if has_out:
                 check_target(array, dtype, _name("out", k, desc_b))
             dtype = array.dtype
     if dtype is not None:
         check_dtype(dtype)
-    in_place = given and out is a and any(array is not None for array in sources)
+    in_place = has_out and out is a and any(array is not None for array in sources)
     if in_place and (transposed or not _stored_alike(desc_a, desc_b)):
         raise ArrayError(
             "out is a: a redistribution in place is possible for identical layouts only, not transposed; omit out, "
             "or give another array"
         )
-    before, after = [located(array) for array in sources], [located(array) for array in targets]
+    before, after = [locate(array) for array in sources], [locate(array) for array in targets]
     checked = Arrays(before, after, out, dtype, _order(sources, targets, transposed), in_place)
-    if not given:
+    if not has_out:
         return checked
     if not (desc_a.is_product and desc_b.is_product):
         if apart is None or apart[:2] != checked[:2] or apart.dtype != dtype or apart.in_place != in_place:
@@ -155,13 +155,13 @@ def checked_arrays(
     return checked
 
 
-def own_arrays(name: str, given: Any, layout: Any) -> list[Array | None]:
-    """The local arrays that go with a layout, one for each place of this rank; None where there is nothing in one."""
-    return [fit_local_array(name, given, layout)] if layout.is_product else layout.own_arrays(given, name)
+def check_own_arrays(name: str, arrays: Any, layout: Any) -> list[Array | None]:
+    """The local arrays of a layout, one for each place of this rank; None for an empty place."""
+    return [fit_local_array(name, arrays, layout)] if layout.is_product else layout.own_arrays(arrays, name)
 
 
 def _name(name: str, k: int, layout: Any) -> str:
-    """What the user calls the array of this rank's k-th place."""
+    """The name of the array of this rank's k-th place, as the user writes it."""
     return name if layout.is_product or layout.offsets is not None else f"{name}[{k}]"
 
 
@@ -170,7 +170,7 @@ def _stored_alike(desc_a: Layout, desc_b: Layout) -> bool:
 
 
 def window(array: Array, desc: Any) -> Array:
-    """What a layout has of a local array: the part of a sub-array, else all."""
+    """The part of a local array that belongs to the layout: a sub-array's, else all of it."""
     if desc.parent is None:
         return array
     return array[:0] if desc.coords is None else array[local_part(desc.distributions, desc.coords)]
@@ -185,13 +185,13 @@ def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], tra
     return BY_ROWS if order is None and any(array is not None for array in targets) else order
 
 
-def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds: bool = False) -> Any:
-    """A new local array of B, as its `empty` gives it; None on a rank that has none.
+def make_out(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds: bool = False) -> Any:
+    """A new local array of B; None on a rank without one.
 
     Raises
     ------
     ArrayError
-        B is a sub-array or is added to, or the dtype is not known or not of a fixed size.
+        B is a sub-array or beta is not 0, or the dtype is unknown or not of a fixed size.
     """
     if not desc._has_local:
         return None
@@ -213,7 +213,7 @@ def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds:
 
 
 def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = "out") -> None:
-    """Raise an ArrayError for an array that cannot be written, or is not of the dtype."""
+    """Raise an ArrayError for an array that is read-only, of another dtype, or overlaps itself."""
     if dtype is not None and target.dtype != dtype:
         raise ArrayError(
             f"{name} has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made"
@@ -227,7 +227,7 @@ def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = 
 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:
-    """Raise an ArrayError for elements that cannot be moved as so many bytes."""
+    """Raise an ArrayError for elements that are not a fixed number of bytes."""
     if dtype.hasobject or not dtype.itemsize:
         raise ArrayError(
             f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
@@ -236,7 +236,7 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
 
 
 def share_elements(x: Array, y: Array) -> bool:
-    """Whether two arrays share memory; True also where that would take too long to find out."""
+    """Whether two arrays share memory; True also if the search takes too long."""
     if not np.may_share_memory(x, y):
         return False
     try:
@@ -246,11 +246,11 @@ def share_elements(x: Array, y: Array) -> bool:
 
 
 def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
-    """Whether two elements of an array share memory; True also where that would take too long to find out.
+    """Whether two elements of an array share memory; True also if the search takes too long.
 
-    A dimension whose stride passes all that those of smaller strides reach keeps its lines apart, and does not count. In
-    an array of whatever order and steps, or a window of one, that leaves none. What is left is halved: two elements that
-    share memory are in different halves, or there are two such in the first half, for the second is like it.
+    A dimension is left out if its stride exceeds the extent of all dimensions of smaller strides: its lines are apart. An
+    ordinary array, of any order and steps, has no dimension left then. Otherwise the array is halved. Two elements that
+    share memory are in different halves, or both in the first half, as the second has the same strides.
     """
     rest = sorted((abs(stride), n) for n, stride in zip(shape, strides, strict=True) if n > 1)
     while rest and rest[-1][0] >= item + sum(stride * (n - 1) for stride, n in rest[:-1]):
@@ -268,7 +268,7 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int
 
 
 def by_columns(array: NDArray[Any]) -> bool:
-    """Whether the first dimension runs faster in memory than the last, as in Fortran."""
+    """Whether the first dimension runs faster in memory than the last, as in Fortran order."""
     shape = array.shape
     if len(shape) < 2 or shape[0] < 2 or shape[-1] < 2:
         return False
@@ -276,13 +276,13 @@ def by_columns(array: NDArray[Any]) -> bool:
     return abs(strides[0]) <= abs(strides[-1])
 
 
-def located(array: Array | None) -> LocalArray:
-    """Where an array starts, and its strides."""
+def locate(array: Array | None) -> LocalArray:
+    """The address and the strides of an array."""
     return NOTHING if array is None else LocalArray(address_of(array), array.strides)
 
 
 class ByteRange(NamedTuple):
-    """An array among others: what it is called, whether it is written, and its bytes from the first to behind the last."""
+    """The bytes of an array, from `first` to before `last`, with its key, and whether it is written."""
 
     key: Any
     array: Array
@@ -292,37 +292,39 @@ class ByteRange(NamedTuple):
 
     @classmethod
     def of(cls, key: Any, array: Array, written: bool) -> ByteRange:
-        """That of an array."""
+        """The byte range of an array."""
         start: int = address_of(array)
         reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
         first = start + sum(extent for extent in reach if extent < 0)
         return cls(key, array, written, first, start + sum(extent for extent in reach if extent > 0) + array.itemsize)
 
 
-def overlapping(spans: Iterable[ByteRange]) -> Iterable[tuple[ByteRange, ByteRange]]:
-    """Pairs of which one is written and whose bytes overlap, though they need not share an element."""
-    open_: list[ByteRange] = []
-    for span in sorted(spans, key=lambda span: span.first):
-        open_ = [other for other in open_ if other.last > span.first]
-        yield from ((other, span) for other in open_ if span.written or other.written)
-        open_.append(span)
+def find_overlaps(ranges: Iterable[ByteRange]) -> Iterable[tuple[ByteRange, ByteRange]]:
+    """Pairs of ranges that overlap, one of them written. The arrays need not share an element."""
+    open_ranges: list[ByteRange] = []
+    for byte_range in sorted(ranges, key=lambda byte_range: byte_range.first):
+        open_ranges = [other for other in open_ranges if other.last > byte_range.first]
+        yield from ((other, byte_range) for other in open_ranges if byte_range.written or other.written)
+        open_ranges.append(byte_range)
 
 
 def check_tiles_apart(arrays: Sequence[tuple[str, Array, bool]]) -> None:
-    """Refuse local arrays of a rank (each with its name, and whether it is written) that share elements.
+    """Raise an error if local arrays share elements. Each comes with its name, and whether it is written.
 
-    Their lines are sorted by address; only where these overlap, which those of a strided array may without sharing an
-    element, pairs of arrays are looked at.
+    Lines are sorted by address. Pairs of arrays are compared only if lines overlap, which strided arrays may do without a
+    shared element.
 
     Raises
     ------
     ArrayError
-        Names both arrays.
+        The message names both arrays.
     """
     arrays = [each for each in arrays if each[1].size]
     if not arrays or _lines_apart([_lines(array) for _, array, _ in arrays], [written for *_, written in arrays]):
         return
-    for x, y in overlapping(ByteRange.of((k, name), array, written) for k, (name, array, written) in enumerate(arrays)):
+    for x, y in find_overlaps(
+        ByteRange.of((k, name), array, written) for k, (name, array, written) in enumerate(arrays)
+    ):
         if share_elements(x.array, y.array):
             (_, first), (_, second) = sorted((x.key, y.key))
             names = first if first == second else f"{first} and {second}"
@@ -330,7 +332,7 @@ def check_tiles_apart(arrays: Sequence[tuple[str, Array, bool]]) -> None:
 
 
 def _lines(array: Array) -> NDArray[np.int64]:
-    """First byte, and that behind the last, of each line along the smaller stride; of a contiguous array, of all of it."""
+    """First byte and end of each line along the smaller stride; of a contiguous array, of all of it as one line."""
     start: int = address_of(array)
     if array.flags.forc:
         return np.array([[start], [start + array.nbytes]])
@@ -341,7 +343,7 @@ def _lines(array: Array) -> NDArray[np.int64]:
 
 
 def _lines_apart(lines: Sequence[NDArray[np.int64]], written: Sequence[bool]) -> bool:
-    """Whether no line that is written overlaps any other."""
+    """Whether no written line overlaps another line."""
     first, last = np.concatenate(lines, axis=1)
     writes = np.repeat(written, [some.shape[1] for some in lines])
     order = np.argsort(first, kind="stable")

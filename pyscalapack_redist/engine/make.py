@@ -1,10 +1,10 @@
-"""The public calls: redistribute(), batch(), scatter() and gather().
+"""The public calls: plan(), batch(), scatter() and gather().
 
     resolve (spec) -> group -> agree (comm.group) -> build -> combine (comm.group) -> keep
 
-This module only composes. On a node where every rank can plan by itself the plan is built before the vote, which then tells
-both that all ask for the same and that all have it. A batch goes the same way, and scatter() and gather() are
-redistributions from and to a grid of one process.
+This module only composes. On one node, where a rank needs nothing from the others, the plan is built before the vote. One vote
+then shows that all ranks ask for the same plan and have it. A batch goes the same way. scatter() and gather() redistribute from
+and to a grid of one process.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ PLANNED, NOT_PLANNED, ASKS = range(3)
 
 
 def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None]) -> Agreed:
-    """The plan that all ask for, an old one or a new one. Collective over the group.
+    """The plan that all ranks ask for, from the cache or new. Collective over the group.
 
     Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
     all ranks make and keep the same plans.
@@ -173,7 +173,7 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
     key = Asked.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
     agreed = cached or _plan_together(spec, group, outcome.pending == ASKS)
-    dtype = spec.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have told theirs
+    dtype = spec.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
     if lacks_dtype(outcome):
         dtype = group.combine(dtype, first_known)
     inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
@@ -187,9 +187,9 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
-    """A plan made before all are known to ask for it; None where ranks need to hear of each other.
+    """A plan built before the vote; None if that needs data from other ranks, or fails.
 
-    Nothing is sent. An error is found again once all have voted.
+    Nothing is sent. The slow path raises the error again, collectively.
     """
     node = group.node
     if spec.error is not None or not spec.knows_both or node is None or not node.whole:
@@ -208,10 +208,10 @@ def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
 
 
 def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
-    """A plan for which ranks tell one another what not all know. Collective over the group: all make it, or none."""
+    """A plan for which ranks exchange layouts and measurements. Collective over the group: all ranks get one, or none."""
     moments = [time.perf_counter()]
     if unknown:
-        spec = spec.completed(*group.combine(spec.known(), all_known))
+        spec = spec.completed(*group.combine(spec.known(), first_known_of_each))
     a, b = spec.layouts
     node = group.make_node()
     load = Load() if group.links is None else load_between(op_layout(a, spec.op), b)
@@ -220,9 +220,9 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     moments.append(time.perf_counter())
     steps = None
     if not is_by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
-        steps = _found_by_one(group, lambda: search(spec, chosen.schedule))
+        steps = _search_on_one(group, lambda: search(spec, chosen.schedule))
     moments.append(time.perf_counter())
-    plan = made_by_all(group, lambda: build(spec, chosen, group, steps))
+    plan = make_on_all(group, lambda: build(spec, chosen, group, steps))
     if spec.exchange == spec.schedule == "auto" and spec.agree == "always":
         _take_log_steps(plan, group.links)
     if plan.stages[0].exchange.collective:
@@ -239,24 +239,24 @@ def _log(plan: Plan) -> None:
         LOGGER.debug("planned in %.6f s: %r (%s)", sum(plan.planning.values()), plan, plan.why)
 
 
-def all_known(told: list[tuple[Any, ...]]) -> list[Any]:
-    """Of each thing that ranks tell, the first that is known."""
-    return [first_known(list(some)) for some in zip(*told, strict=True)]
+def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:
+    """For each position, the first value of a rank that is not None."""
+    return [first_known(list(values)) for values in zip(*replies, strict=True)]
 
 
-def _found_by_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list[SearchedSteps]:
-    """What the first rank finds, for all; its error is one on all. Collective over the group."""
-    found: list[SearchedSteps] | Exception | None = None
+def _search_on_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list[SearchedSteps]:
+    """The steps that the first rank finds, on all ranks; its error is raised on all. Collective over the group."""
+    result: list[SearchedSteps] | Exception | None = None
     if group.rank == 0:
         try:
-            found = find()
+            result = find()
         except Exception as caught:
-            found = caught
-    found = group.combine(found, first_known)
-    if isinstance(found, Exception):
-        raise found
-    assert found is not None
-    return found
+            result = caught
+    result = group.combine(result, first_known)
+    if isinstance(result, Exception):
+        raise result
+    assert result is not None
+    return result
 
 
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
@@ -269,7 +269,7 @@ def _take_log_steps(plan: Plan, links: Links | None) -> None:
         stage.exchange, plan.why = Bruck, why
 
 
-def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
+def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
     """A plan whose part all ranks could make, and whose stages know the largest extents. Collective over the group.
 
     Parameters
@@ -282,13 +282,13 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
     Raises
     ------
     BaseException
-        What `make` raised, on that rank; CollectiveError on the others.
+        The error of `make`, on that rank; CollectiveError on the others.
     ScheduleError
         The exchange cannot move such messages.
     """
 
-    def largest(told: list[Any]) -> Any:
-        return [tuple(map(max, zip(*extents, strict=True))) for extents in zip(*told, strict=True)]
+    def largest(replies: list[Any]) -> Any:
+        return [tuple(map(max, zip(*extents, strict=True))) for extents in zip(*replies, strict=True)]
 
     try:
         plan = make()
@@ -337,16 +337,16 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    # interrupts come before the vote, which tells the others; from it on all ranks make the batch
+    # interrupts come before the vote, which reports them; afterwards all ranks make the batch
     with hold_interrupts() as held:
-        return _checked(plans, exchange, memory_limit, held.deliver_interrupts)
+        return _make_batch(plans, exchange, memory_limit, held.deliver_interrupts)
 
 
-def _checked(
+def _make_batch(
     plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str, deliver_interrupts: Callable[[], None]
 ) -> Redistribution:
-    """The batch, once this rank has seen what it can alone."""
-    known = [plan for plan in plans if isinstance(plan, Redistribution)]
+    """Check this rank's arguments, and make the batch."""
+    valid = [plan for plan in plans if isinstance(plan, Redistribution)]
     error: RedistributionError | None = None
     limit = MEMORY_LIMIT
     try:
@@ -354,13 +354,13 @@ def _checked(
         limit = checked_memory(memory_limit)
     except RedistributionError as caught:
         error = caught
-    if not known:
+    if not valid:
         raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
-    comm = known[0].desc_a.comm
+    comm = valid[0].desc_a.comm
     if comm is None:
-        raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
+        raise DescriptorError(f"plan 0 is {valid[0]!r}, on paper: make its descriptors on a communicator")
     check_alive(comm)
-    ranks = tuple(sorted({rank for plan in known if _is_on(plan, comm) for rank in _ranks(plan)}))
+    ranks = tuple(sorted({rank for plan in valid if _is_on(plan, comm) for rank in _ranks(plan)}))
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
@@ -370,7 +370,7 @@ def _checked(
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
-    """What this rank can say alone."""
+    """Check the arguments of a batch as far as one rank can."""
     if not plans:
         raise ScheduleError("batch() needs at least one plan, made by redistribute")
     for k, plan in enumerate(plans):
@@ -405,7 +405,7 @@ def _is_on(plan: Redistribution, comm: MPI.Intracomm | None) -> bool:
 
 
 def _ranks(plan: Redistribution) -> tuple[int, ...]:
-    """The processes of a plan, which a process outside it knows from its layouts."""
+    """The processes of a plan."""
     if plan.inside.group is not None:
         return plan.inside.group.ranks
     return tuple(rank for desc in (plan.desc_a, plan.desc_b) for rank in desc.ranks)
@@ -419,27 +419,27 @@ def _agreed_batch(
     error: BaseException | None,
     deliver_interrupts: Callable[[], None],
 ) -> Redistribution:
-    """The batch, once all ranks mean the same. Collective over the group; interrupts are let through before that."""
+    """Agree on the plans of a batch, and make it. Collective over the group. Interrupts are delivered before the vote."""
     meant = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
-    known = [
+    requests = [
         None if pair is None else (pair.desc_a.layout_digest, pair.desc_b.layout_digest, pair.op, pair.part, pair.fill)
         for pair in meant
     ]
 
     def statements() -> list[Statement]:
         options = f"exchange={exchange!r}, memory_limit={memory_limit!r}"
-        said = [
+        listed = [
             Statement("the number of plans", len(plans), str(len(plans))),
             Statement("the options", options, options),
         ]
-        for k, (pair, plan) in enumerate(zip(known, plans, strict=True)):
-            said += [
+        for k, (pair, plan) in enumerate(zip(requests, plans, strict=True)):
+            listed += [
                 Statement(f"plan {k}", pair and pair[:4], repr(plan)),
                 Statement(f"the fill of plan {k}", None if pair is None else str(pair[4]), f"fill {pair and pair[4]}"),
             ]
-        return said
+        return listed
 
-    call = digest(("batch", exchange, memory_limit, known))
+    call = digest(("batch", exchange, memory_limit, requests))
     try:
         deliver_interrupts()
     except BaseException as caught:
@@ -457,11 +457,11 @@ def _agreed_batch(
         load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
     chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
     parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
-    made = made_by_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
+    inside = make_on_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
     moments.append(time.perf_counter())
-    made.record_planning_times(moments)
-    _log(made)
-    return Redistribution(made, plans)
+    inside.record_planning_times(moments)
+    _log(inside)
+    return Redistribution(inside, plans)
 
 
 @overload
@@ -494,14 +494,14 @@ def scatter(
     out: NDArray[Any] | None = None,
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None:
-    """Deal an array of one rank out by a descriptor. Collective over the communicator of the descriptor's grid.
+    """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
 
     Parameters
     ----------
     desc : Descriptor, or nine integers
         Layout to reach. Nine integers, and None on a rank that does not know them, as for `redistribute`: with `comm`.
     array : ndarray or None
-        On `root` the whole array, of the descriptor's shape; elsewhere not looked at. The first two arguments may come in
+        On `root` the whole array, of the descriptor's shape; ignored elsewhere. The first two arguments may come in
         either order, as `distribute` has the array first.
     root : int
         Rank that has the array.
@@ -600,7 +600,7 @@ def _move(
     out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     comm = communicator_of(desc)
-    array, dtype = _agreed(call, desc, read, root)
+    array, dtype = _agree_on_array(call, desc, read, root)
     if root is None:  # a copy on each rank
         whole = Descriptor(desc.shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * desc.ndim)
     else:
@@ -609,7 +609,7 @@ def _move(
     return plan(source, target, dtype=dtype, comm=comm)(array, out), dtype
 
 
-def _agreed(
+def _agree_on_array(
     call: str, desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int | None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
@@ -640,10 +640,10 @@ def _agreed(
         ],
         lambda outcome: True,
     )
-    known = everyone.combine(None if array is None else array.dtype, first_known)
-    if known is None:
+    dtype = everyone.combine(None if array is None else array.dtype, first_known)
+    if dtype is None:
         raise ArrayError(
             "the array is None on every rank that should hold it: pass it on "
             + ("the ranks of the grid" if call == "gather" else f"rank {root}")
         )
-    return array, known
+    return array, dtype

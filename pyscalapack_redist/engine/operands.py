@@ -25,8 +25,8 @@ from .local_arrays import (
     NOTHING,
     Arrays,
     ByteRange,
-    checked_arrays,
-    overlapping,
+    check_arrays,
+    find_overlaps,
     share_elements,
     window,
 )
@@ -46,13 +46,13 @@ def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[
     ArrayError
         The message names both arrays.
     """
-    spans = [
+    ranges = [
         ByteRange.of((k, name), array, name == "out")
         for k in range(len(pairs))
         for name, array in (("a", arrays[k]), ("out", outs[k]))
         if isinstance(array, np.ndarray) and array.size
     ]
-    for x, y in overlapping(spans):
+    for x, y in find_overlaps(ranges):
         if x.key[0] != y.key[0] and _share(pairs, x, y):
             (plan, name), (other, other_name) = sorted((x.key, y.key))
             raise ArrayError(
@@ -154,7 +154,7 @@ def check_operands(
             transposed = True in [transposes(move.op) for move in pair_moves]
             pair_factors = Factors.of(alphas[k], betas[k], pair.op)
             adds, zeroed = pair_factors.beta != 0, pair.part is not None
-            checked = checked_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, apart)
+            checked = check_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, apart)
             blend = {}
             if checked.dtype is not None:
                 for move in pair_moves:

@@ -13,7 +13,7 @@ from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
-from ..engine.local_arrays import check_dtype, dtype_digest, made_for
+from ..engine.local_arrays import check_dtype, dtype_digest, make_out
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
@@ -172,7 +172,7 @@ def load(
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
             raise FileError(f"{name} has elements of {array.dtype}, which dtype = {result} cannot hold without loss")
-        target = on_all(group, lambda: local if local is not None or desc.coords is None else made_for(desc, result))
+        target = on_all(group, lambda: local if local is not None or desc.coords is None else make_out(desc, result))
         file.read(array, desc, target, result, progress)
     return target if local is None else out
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from one_rank import OneRank
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
-from pyscalapack_redist.engine.local_arrays import checked_arrays
+from pyscalapack_redist.engine.local_arrays import check_arrays
 from pyscalapack_redist.layout.arrays import LARGE, host_array, new_array
 
 F8 = np.dtype(np.float64)
@@ -53,14 +53,14 @@ def test_what_is_no_array_is_refused(which: str, foreign: Any) -> None:
         given = {"a": desc.zeros(), "out": desc.zeros(), which: foreign}
         words = f"{which} is a {type(foreign).__name__}: it must be a NumPy array of shape"
         with pytest.raises(ArrayError, match=words):
-            checked_arrays(given["a"], given["out"], desc, desc, dtype)
+            check_arrays(given["a"], given["out"], desc, desc, dtype)
 
 
 @pytest.mark.parametrize("desc", NOTHING, ids=["empty", "none"])
 def test_nothing_may_be_none_or_any_empty_array(desc: Descriptor) -> None:
     for nothing in (None, np.empty(0), np.empty((5, 0), "f4"), desc.zeros()):
-        assert checked_arrays(nothing, desc.zeros(), desc, desc, F8).dtype == F8
-        assert checked_arrays(desc.zeros(), nothing, desc, desc, F8).dtype == F8
+        assert check_arrays(nothing, desc.zeros(), desc, desc, F8).dtype == F8
+        assert check_arrays(desc.zeros(), nothing, desc, desc, F8).dtype == F8
 
 
 @st.composite
@@ -88,9 +88,9 @@ def test_out_is_refused_where_two_of_its_elements_share_memory(
     source = desc.zeros(target.dtype)
     if shared:
         with pytest.raises(ArrayError, match=r"out has strides \(.*\): several of its elements share memory"):
-            checked_arrays(source, target, desc, desc, None)
+            check_arrays(source, target, desc, desc, None)
     else:
-        assert checked_arrays(source, target, desc, desc, None).out is not None
+        assert check_arrays(source, target, desc, desc, None).out is not None
 
 
 class Tensor:
