@@ -124,12 +124,12 @@ cdef class Entries:
         return 0
 
     def system_handle(self, int communicator) -> int:
-        """BLACS's handle of a communicator, given by its Fortran handle. Not collective."""
+        """BLACS's handle of a communicator, given by its Fortran handle."""
         self.need(<void *> self._system_handle, "sys2blacs_handle_")
         return self._system_handle(&communicator)
 
     def free_system_handle(self, int handle) -> None:
-        """Give a system handle back; the communicator stays. Not collective."""
+        """Give a system handle back; the communicator stays."""
         self.need(<void *> self._free_system_handle, "free_blacs_system_handle_")
         self._free_system_handle(&handle)
 
@@ -158,21 +158,21 @@ cdef class Entries:
             self._gridexit(&ctxt)
 
     def gridinfo(self, int ctxt) -> tuple[int, int, int, int]:
-        """Grid shape and this process's place; four times -1 for a context that is not alive. Not collective."""
+        """Grid shape and this process's place; four times -1 for a context that is not alive."""
         cdef int nprow = -1, npcol = -1, myrow = -1, mycol = -1
         self.need(<void *> self._gridinfo, "blacs_gridinfo_")
         self._gridinfo(&ctxt, &nprow, &npcol, &myrow, &mycol)
         return nprow, npcol, myrow, mycol
 
     def context_handle(self, int ctxt) -> int:
-        """System handle of a live context. Not collective."""
+        """System handle of a live context."""
         cdef int what = WHAT_CONTEXT_HANDLE, handle = -1
         self.need(<void *> self._get, "blacs_get_")
         self._get(&ctxt, &what, &handle)
         return handle
 
     def context_communicator(self, int ctxt) -> int:
-        """Fortran handle of the communicator behind a live context. It is BLACS's: do not free it. Not collective."""
+        """Fortran handle of the communicator behind a live context. It is BLACS's: do not free it."""
         cdef int handle = self.context_handle(ctxt), communicator
         self.need(<void *> self._communicator, "blacs2sys_handle_")
         communicator = self._communicator(&handle)
@@ -180,7 +180,7 @@ cdef class Entries:
         return communicator
 
     def pnum(self, int ctxt, int row, int column) -> int:
-        """Rank, in the communicator behind a live context, of the process at (row, column). Not collective."""
+        """Rank, in the communicator behind a live context, of the process at (row, column)."""
         self.need(<void *> self._pnum, "blacs_pnum_")
         return self._pnum(&ctxt, &row, &column)
 

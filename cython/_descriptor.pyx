@@ -88,13 +88,13 @@ cdef int check(const NineIntegers *nine, int nprow, int npcol, int myrow) except
 
 
 def local_rows(int m, int mb, int row, int source, int processes):
-    """Rows that a process row holds. Not collective."""
+    """Rows that a process row holds."""
     from pyscalapack_redist.layout.axis import BlockCyclic
     return BlockCyclic(m, mb, processes, source).local_size(row)
 
 
 def read_fields(integers):
-    """The nine integers as a tuple of Python ints. Not collective.
+    """The nine integers as a tuple of Python ints.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def read_fields(integers):
 
 
 def check_fields(integers, int nprow, int npcol, int myrow):
-    """Check nine integers against the grid of their context; `myrow` is -1 where the caller is outside. Not collective.
+    """Check nine integers against the grid of their context; `myrow` is -1 where the caller is outside.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def check_fields(integers, int nprow, int npcol, int myrow):
 
 
 def build_fields(fields):
-    """An array of nine C ints from nine Python ints, in the order of `FIELDS`. Not collective.
+    """An array of nine C ints from nine Python ints, in the order of `FIELDS`.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What a message is: a `Box` is a product of index runs; a `Trapezoid` leaves out what lies beyond a diagonal of a matrix.
+"""Messages: a `Box` is a product of index runs; a `Trapezoid` is its part on one side of a diagonal of a matrix.
 
-Packing is a move into a dense buffer, unpacking a move out of one, and a local copy a move between two local arrays: one
-driver serves all three. Decisions (order, pieces, streaming) are the caller's.
+Packing is a move into a dense buffer, unpacking a move from one, and a local copy a move between two local arrays: one driver
+serves all three. The caller decides on order, pieces and streaming.
 """
 
 from libc.stdint cimport int64_t
@@ -15,13 +15,13 @@ cdef extern from "crossing.h":
     bint in_squares(Py_ssize_t item) noexcept nogil
 
 cdef enum:
-    NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
+    NARROW = 8  # side of a square in elements: so many lines fit into the first cache even if they compete for the same places
 
 
 cdef class Blend:
-    """What becomes of elements on the way: out = alpha * x + beta * out, and x conjugated if `conjugate`.
+    """The operation on elements: out = alpha * x + beta * out, with x conjugated if `conjugate`.
 
-    As in BLAS, what a factor of 0 removes is not read: it may be no number.
+    As in BLAS, an operand with factor 0 is not read; it may be NaN.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ cdef class Blend:
 
 
 cdef class Box:
-    """A message: the product of the `Runs` of each dimension, numbered with one dimension running fastest.
+    """A message: the product of the `Runs` of each dimension, numbered with one dimension fastest.
 
-    `move(..., first, last)` moves elements first to last of that numbering, so a message can go in pieces of any size.
+    `move(..., first, last)` moves elements first to last of that numbering, so a message can be cut anywhere.
     """
 
     def __init__(self, runs):
@@ -60,7 +60,7 @@ cdef class Box:
         return tuple([(<Runs> axis).table.total for axis in self.runs])
 
     cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1:
-        """Put together what a move needs; a dimension with a single element is only an offset. Strides of None are dense ones."""
+        """Prepare a move; a dimension with a single element is only an offset. Strides of None are dense."""
         cdef Py_ssize_t k, source_stride, target_stride, dense = item
         cdef int64_t x, y
         cdef Runs axis
@@ -99,7 +99,7 @@ cdef class Box:
             job.side = 64 // item  # a row is a cache line
         elif max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
             job.side = NARROW if in_squares(item) else max(NARROW, min(32, 64 // item))
-        # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
+        # the lines of the sides cross: move by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))
             and job.axes[0].total > 1 and job.axes[1].total > 1
@@ -119,13 +119,13 @@ cdef class Box:
         item : int
             Bytes of an element.
         order : tuple of int
-            Dimensions from the fastest running to the slowest.
+            Dimensions from the fastest to the slowest.
         first, last : int
             The part of the numbering to move, 0 <= first <= last <= size.
         stream : bool
-            Write long runs past the cache: for targets that are not read again soon.
+            Write long runs with non-temporal stores: for targets that are not read again soon.
         blend : Blend, optional
-            What becomes of the elements; by default they are copied.
+            The operation; a copy by default.
         """
         cdef Job job
         if not 0 <= first <= last <= self.size:
@@ -138,23 +138,23 @@ cdef class Box:
 
 
 cdef class Trapezoid(Box):
-    """The part of a `Box` of a matrix on one side of a diagonal; of element (i, j), global indices, only j - i counts.
+    """The part of a `Box` of a matrix on one side of a diagonal j - i = constant, with global indices (i, j).
 
-    The elements kept are numbered without gaps. So they lie on a dense side, element number e at base + e * item: its runs
-    have no gaps, and its strides, those of the whole box, only say which way its lines run.
+    Its elements are numbered without gaps. On a dense side element number e is at base + e * item, so its runs have no gaps,
+    and its strides, those of the whole box, only determine the direction of lines.
 
     Parameters
     ----------
     runs : two Runs
-        Of rows and of columns.
+        Runs of rows and of columns.
     rows, columns : int64 arrays
         Global index of each row and column of the box, ascending.
     upper : bool
-        Whether to keep j - i >= diagonal, or else j - i <= diagonal.
+        Whether the part is j - i >= diagonal, or else j - i <= diagonal.
     diagonal : int
-        The last diagonal that is kept.
+        The last diagonal of the part.
     dense : {"source", "target", ""}
-        The side that is a dense buffer, if one is.
+        The side that is a dense buffer, if any.
     """
 
     def __init__(self, runs, rows, columns, bint upper, diagonal, str dense):
@@ -167,7 +167,7 @@ cdef class Trapezoid(Box):
         self.size = self.table(0)[1][len(columns)]
 
     def table(self, int fastest):
-        """For each line along dimension `fastest`, where its part is cut, and the elements in front of it; made when needed."""
+        """For each line along dimension `fastest`, the cut of its part and the number of elements before it; cached."""
         cdef const int64_t[::1] cut
         cdef const int64_t[::1] before
         if fastest not in self.tables:
@@ -203,7 +203,7 @@ cdef Runs _SINGLE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1
 
 
 cdef void _join(Job *job) noexcept:
-    """Take neighbouring dimensions as one where the second goes on where the first ends, on both sides."""
+    """Join neighbouring dimensions that are contiguous on both sides."""
     cdef const Table *a
     cdef const Table *b
     cdef Table *both

@@ -1,11 +1,11 @@
-# Several boxes of several arrays as one run of bytes, moved without the interpreter lock.
+# Boxes of several arrays as one sequence of bytes, moved without the interpreter lock.
 
 from libc.stdint cimport int64_t
 
 from .moving cimport Job
 from .stores cimport Stores
 
-# A box in a bundle: the bytes in front of it, its own, and which arrays it is of.
+# A box in a bundle: the bytes before it, its own bytes, and the number of its arrays.
 cdef struct Section:
     Job job
     int64_t start, size
@@ -14,12 +14,12 @@ cdef struct Section:
 cdef enum:
     NEITHER, SOURCE, TARGET
 
-# What `carry` needs of a bundle; it lives as long as the bundle.
+# The part of a bundle that `carry` needs.
 cdef struct Load:
     Section *sections
     Py_ssize_t count
     int64_t size, least, most  # bytes of all, of the smallest and of the largest element
-    int dense  # which side is a run of bytes instead of arrays
+    int dense  # the side that is a dense buffer
 
 cdef class Origins:
     cdef readonly Py_ssize_t count
@@ -31,19 +31,19 @@ cdef class Bundle:
     cdef list boxes
     cdef public Stores stores
 
-# The last byte of a piece that begins at `first` and has at most `most` bytes, but at least an element; ends no element in two.
+# The end of a piece from byte `first` on, between elements, of at most `most` bytes, but at least an element.
 cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcept nogil
 
-# Whether lines of the target, written past the cache, run across those of the source: larger pieces are faster then.
+# Whether the target is streamed and its lines cross those of the source; then larger pieces are faster.
 cdef bint crosses(const Load *load, bint stream) noexcept nogil
 
-# Bytes of a local copy between two looks at the messages; `fetched` if those that are packed fetch what it reads.
+# Bytes of a local copy between two polls of messages; `fetched` if packing prefetches its source.
 cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=*) noexcept nogil
 
 # Move bytes first to last, of whole elements; `dense` is the address of byte `first` on the dense side, if there is one.
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
                 bint stream) noexcept nogil
 
-# The same by all threads of the pool, where it is worth it: no element depends on another, so its bits are the same.
+# The same with the threads of the pool, if there are enough bytes. Elements are independent, so the bits are the same.
 cdef void carry_together(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
                          bint stream) noexcept nogil

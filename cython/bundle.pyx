@@ -1,7 +1,7 @@
-"""What one rank sends to another, out of one array or several: boxes one behind another, numbered by bytes.
+"""Bundles: boxes of one array or several, concatenated and numbered by bytes.
 
-The arrays' elements may be of different sizes. A piece of a bundle begins and ends between elements; sender and receiver
-have the same boxes in the same order, so they cut alike.
+Elements of different arrays may differ in size. A piece of a bundle begins and ends between elements. Sender and receiver
+have the same boxes in the same order, so they cut the same pieces.
 """
 
 from libc.stdint cimport int64_t
@@ -16,14 +16,14 @@ from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
-    TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
-    COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
-    FETCHED_LINES = 4  # cache lines that lines of the target get at least of such a piece where what it reads has just been fetched
-    CROSSING_PIECE = 2 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
+    TOGETHER = 8  # columns between cuts: a transposing move takes squares of this width
+    COPY_PIECE = 512 * 1024  # bytes of a local copy between two polls of messages
+    FETCHED_LINES = 4  # least cache lines of each line of the target in such a piece, if its source was prefetched
+    CROSSING_PIECE = 2 * 1024 * 1024  # the same for a streamed target whose lines cross those of the source
 
 
 cdef class Origins:
-    """Where the arrays of one run begin: element (0, 0, ...) of `count` sources and of as many targets. Not collective."""
+    """The addresses of one run: element (0, 0, ...) of `count` sources and of as many targets."""
 
     def __cinit__(self, Py_ssize_t count):
         if count < 1:
@@ -38,7 +38,7 @@ cdef class Origins:
         free(self.sources)
 
     def put(self, Py_ssize_t number, size_t source, size_t target):
-        """Set both addresses of a pair, 0 for an array that is not there."""
+        """Set both addresses of a pair, 0 for a missing array."""
         if not 0 <= number < self.count:
             raise ValueError(f"pair {number} is not one of {self.count}")
         self.sources[number], self.targets[number] = <const char *> source, <char *> target
@@ -51,7 +51,7 @@ cdef class Origins:
 
 
 def dense_strides(shape, order, Py_ssize_t item):
-    """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first. Not collective."""
+    """Strides in bytes of a dense buffer with dimensions in the given order, the fastest first."""
     cdef list strides = [0] * len(shape)
     cdef Py_ssize_t k
     for k in order:
@@ -61,12 +61,12 @@ def dense_strides(shape, order, Py_ssize_t item):
 
 
 def address_of(array):
-    """Address of element (0, 0, ...) of an array. Not collective."""
+    """Address of element (0, 0, ...) of an array."""
     cdef Py_buffer view
     cdef size_t address
     try:
         PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)
-    except (BufferError, ValueError):  # of a dtype that buffers cannot describe
+    except (BufferError, ValueError):  # a dtype that buffers cannot describe
         return array.__array_interface__["data"][0]
     address = <size_t> view.buf
     PyBuffer_Release(&view)
@@ -74,7 +74,7 @@ def address_of(array):
 
 
 cdef class Bundle:
-    """Boxes of several arrays as one run of bytes.
+    """Boxes of several arrays as one sequence of bytes.
 
     Parameters
     ----------
@@ -82,12 +82,12 @@ cdef class Bundle:
         For each box, the number of its arrays in `Origins`, and the rest as for `Box.move`; strides of None are those of a
         dense buffer of the box.
     dense : {"source", "target", ""}
-        The side that is this run of bytes, if one is.
+        The side that is a dense buffer, if any.
 
     Attributes
     ----------
     stores : Stores or None
-        By which to choose whether `move` writes past the cache, as it does not by default.
+        Chooses the kind of stores of `move`; ordinary ones by default.
     """
 
     def __cinit__(self, list parts, str dense):
@@ -129,24 +129,24 @@ cdef class Bundle:
 
     @property
     def copy_piece(self):
-        """Bytes of a local copy to move between two looks at the messages."""
+        """Bytes of a local copy between two polls of messages."""
         return copy_piece(&self.load, self.stores is not None and self.stores.past)
 
     @property
     def pattern(self):
-        """What the speed of its moves depends on besides their size: crossing lines, factors, and bytes of a run (log2)."""
+        """The properties that determine the speed of its moves besides their size: crossing lines, factors, bytes of a run (log2)."""
         cdef const Job *job = &self.load.sections.job
         cdef int64_t run = job.item * max(<int64_t> 1, job.axes[0].per_period // max(<int64_t> 1, job.axes[0].size)) if self.load.count else 0
         return job.tiled, job.factors.type != PLAIN, int(run).bit_length()
 
     def end_of_piece(self, int64_t first, int64_t most):
-        """Where a piece ends that begins at byte `first` and has at most `most` bytes, but at least an element."""
+        """The end of a piece from byte `first` on, of at most `most` bytes, but at least an element."""
         if not 0 <= first <= self.load.size:
             raise ValueError(f"byte {first} is not in a bundle of {self.load.size}")
         return end_of_piece(&self.load, first, most)
 
     def move(self, Origins origins, size_t dense, int64_t first, int64_t last):
-        """Move bytes `first` to `last`, of whole elements, between the arrays and the memory at `dense`, if one side is dense."""
+        """Move bytes `first` to `last`, of whole elements, between the arrays and the buffer at `dense`, if one side is dense."""
         cdef Py_ssize_t k
         cdef Stores stores = self.stores
         cdef bint past = stores is not None and stores.of_move()
@@ -193,7 +193,7 @@ cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexc
     cdef int64_t piece, unit
     if not crosses(load, stream):
         return stretched(COPY_PIECE)
-    unit = LINE_BYTES * line_of(&load.sections.job)  # so many that their elements are whole cache lines of a line of the target
+    unit = LINE_BYTES * line_of(&load.sections.job)  # as many lines as a cache line of the target has elements
     piece = min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_LINES * unit)) if fetched else stretched(CROSSING_PIECE)
     return piece - piece % unit if unit <= piece else piece
 
@@ -220,7 +220,7 @@ cdef void carry(const Load *load, const char **sources, char **targets, char *de
 
 
 cdef struct Carriage:
-    # the arguments of `carry_together`, and how many pieces the bytes are cut into
+    # the arguments of `carry_together`, and the number of pieces
     const Load *load
     const char **sources
     char **targets
@@ -250,7 +250,7 @@ cdef void _piece(void *task, int64_t piece) noexcept nogil:
 
 
 cdef int64_t _cut(const Carriage *c, int64_t piece) noexcept nogil:
-    """Where a piece begins: with some columns, or rows of a panel, or else with a cache line, if the array does."""
+    """The beginning of a piece: at a group of columns, or of rows of a panel, or else at a cache line, if the array begins at one."""
     cdef int64_t nbytes = c.last - c.first, place, unit, line
     cdef const Section *section
     if piece == 0 or piece == c.pieces:

@@ -1,4 +1,4 @@
-"""A plan's call for arrays of one kind: they are looked at, voted on and moved in one compiled call."""
+"""The fast path: a compiled call of a plan for arrays of one kind, which checks them, votes and moves."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, qsort
@@ -18,38 +18,37 @@ UNEXPECTED = object()
 
 
 cdef struct Kind:
-    # what an array must be like: its strides, and the bytes before and behind its first element, 0 where it is empty
+    # required properties of an array: its strides, and the bytes before and behind its first element, 0 if empty
     Py_ssize_t ndim
     Py_ssize_t shape[MOST_DIMENSIONS]
     Py_ssize_t strides[MOST_DIMENSIONS]
     int64_t below, above
-    bint given
+    bint is_there
 
 
 cdef struct Extent:
-    # the bytes from the first to behind the last of an array
+    # the address range of an array
     size_t first, last
     bint written
 
 
 cdef class Kinds:
-    """What the arrays of a call must be like to be served as those of an earlier one were. Not collective.
+    """The kinds of arrays of an earlier call, for which its compiled form is valid.
 
     Parameters
     ----------
     arrays, outs : list of ndarray or None
-        Sources and targets of that kind, in pairs that may be told from one another: no target overlaps anything else.
-        None where this rank has none.
+        Sources and targets in pairs; no target overlaps another array. None if this rank has none.
     makes : list of callable or None
-        Makes the target of a dtype where it was left out; None where it was given, or this rank has none.
+        Makes the target of a dtype if it was left out; None otherwise.
     """
 
     cdef readonly Py_ssize_t count
     cdef Kind *_a
     cdef Kind *_out
     cdef list _dtypes, _makes
-    cdef const char **_given  # addresses of the last arrays that were seen not to overlap; NULL for those made since
-    cdef const char **_now
+    cdef const char **_checked  # addresses of the last arrays known not to overlap; NULL for targets made since
+    cdef const char **_present
     cdef Extent *_extents
 
     def __init__(self, list arrays, list outs, list makes):
@@ -58,44 +57,44 @@ cdef class Kinds:
         if not n == len(outs) == len(makes) or not n:
             raise ValueError(f"{n} arrays, {len(outs)} outs, {len(makes)} makes: there must be as many of each, and some")
         self._a = <Kind *> calloc(2 * n, sizeof(Kind))
-        self._given = <const char **> calloc(4 * n, sizeof(char *))
+        self._checked = <const char **> calloc(4 * n, sizeof(char *))
         self._extents = <Extent *> calloc(2 * n, sizeof(Extent))
-        if self._a == NULL or self._given == NULL or self._extents == NULL:
+        if self._a == NULL or self._checked == NULL or self._extents == NULL:
             raise MemoryError(f"no memory for {n} pairs of arrays")
-        self._out, self._now = self._a + n, self._given + 2 * n
+        self._out, self._present = self._a + n, self._checked + 2 * n
         for k in range(n):
             a, out = arrays[k], outs[k]
             self._dtypes.append(a.dtype if a is not None else out.dtype if out is not None else None)
-            self._given[2 * k] = _describe(self._a + k, a)
-            self._given[2 * k + 1] = _describe(self._out + k, out)
+            self._checked[2 * k] = _describe(self._a + k, a)
+            self._checked[2 * k + 1] = _describe(self._out + k, out)
             if makes[k] is not None:
-                self._given[2 * k + 1] = NULL
+                self._checked[2 * k + 1] = NULL
 
     def __dealloc__(self):
         free(self._a)
-        free(self._given)
+        free(self._checked)
         free(self._extents)
 
     cdef object take(self, Py_ssize_t k, a, out, Origins origins):
-        """The target of a pair, made where it is left out; NotImplemented where the two are of another kind."""
+        """The target of a pair, made if left out; NotImplemented if the arrays are of another kind."""
         cdef char *source = NULL
         cdef char *target = NULL
-        cdef bint made = out is None and self._makes[k] is not None
+        cdef bint is_made = out is None and self._makes[k] is not None
         if not _matches(self._a + k, a, self._dtypes[k], False, &source):
             return NotImplemented
-        if made:
+        if is_made:
             out = self._makes[k](self._dtypes[k])
         if not _matches(self._out + k, out, self._dtypes[k], True, &target):
             return NotImplemented
         origins.sources[k], origins.targets[k] = source, target
-        self._now[2 * k], self._now[2 * k + 1] = source, NULL if made else target
+        self._present[2 * k], self._present[2 * k + 1] = source, NULL if is_made else target
         return out
 
     cdef bint disjoint(self, Origins origins) noexcept:
-        """Whether all targets are known not to overlap anything. False also where their elements lie between one another."""
+        """Whether no target overlaps another array; False also if the elements of two arrays alternate."""
         cdef Py_ssize_t k, n = 0
         cdef size_t reached = 0, written = 0
-        if memcmp(self._now, self._given, 2 * self.count * sizeof(char *)) == 0:
+        if memcmp(self._present, self._checked, 2 * self.count * sizeof(char *)) == 0:
             return True
         for k in range(self.count):
             if self._a[k].above:
@@ -114,11 +113,11 @@ cdef class Kinds:
             reached = max(reached, self._extents[k].last)
             if self._extents[k].written:
                 written = max(written, self._extents[k].last)
-        memcpy(self._given, self._now, 2 * self.count * sizeof(char *))
+        memcpy(self._checked, self._present, 2 * self.count * sizeof(char *))
         return True
 
     def match(self, list arrays, list outs):
-        """The targets, made where they are left out, and where all arrays begin; None where they are of another kind."""
+        """The targets, made if left out, and the addresses of all arrays; None if they are of another kind."""
         cdef Origins origins
         cdef Py_ssize_t k
         if not len(arrays) == len(outs) == self.count:
@@ -138,27 +137,27 @@ cdef int _by_first(const void *a, const void *b) noexcept nogil:
 
 
 cdef class Call:
-    """Uses of one plan with arrays of one kind, each in one compiled call: a transfer that goes straight through its states.
+    """The fast path of a plan with arrays of one kind: a transfer in one compiled call.
 
-    Where it cannot, it says so, and a `Transfer` goes on from the state in which it is: `begun`, with the vote that it has
-    cast and what it has packed. Not collective.
+    If it cannot continue, a `Transfer` continues from its state: `begun`, with the vote that it has cast and the chunks that it
+    has packed.
 
     Parameters
     ----------
     traffic : Traffic
-        What is moved; its elements are in the order of the vote.
+        The moves; their elements are in the order of the vote.
     kinds : Kinds
-        What the arrays are like.
+        The kinds of its arrays.
     vote : Vote
         This rank's vote for such arrays.
     item : int
-        Bytes of an element, as all ranks have found.
+        Bytes of an element, as agreed.
     check_peers : callable
-        Called while nothing moves; raises when there is nothing to wait for.
+        Called while nothing moves; raises if the wait cannot end.
     tickets : Tickets
-        One is drawn for each use.
+        The group's tickets; each call draws one.
     listed : bool
-        Whether arrays come in lists, and the result is one.
+        Whether arrays and results are lists.
     """
 
     cdef readonly Traffic traffic
@@ -168,9 +167,9 @@ cdef class Call:
     cdef object _check_peers
     cdef Tickets _tickets
     cdef bint _listed
-    cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all have, and whether it may go on
+    cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all ranks have, and whether the outcome is the expected one
     cdef readonly Origins origins
-    cdef readonly object targets  # what has been taken or made as B
+    cdef readonly object targets  # local arrays of B
     cdef Tally _tally
     cdef readonly int64_t number
 
@@ -182,9 +181,9 @@ cdef class Call:
         self.origins = Origins(kinds.count)
 
     def __call__(self, a, out):
-        """The local array of B; NotImplemented where the arrays are of another kind, UNEXPECTED where the vote is another.
+        """The local array of B; NotImplemented if the arrays are of another kind, UNEXPECTED after another outcome of the vote.
 
-        In the last case nothing has moved, and `outcome` has what came of the vote.
+        In the last case no data have moved, and `outcome` returns the outcome.
         """
         if self._listed:
             return self._many(a, out)
@@ -193,7 +192,7 @@ cdef class Call:
             if out is NotImplemented or not self._kinds.disjoint(self.origins):
                 return NotImplemented
         except Exception:
-            return NotImplemented  # it comes again where all ranks hear of it
+            return NotImplemented  # the slow path raises it again, collectively
         self.targets = out
         answer = self._run()
         if answer is None:
@@ -202,17 +201,17 @@ cdef class Call:
         return answer
 
     cdef object _many(self, arrays, outs):
-        """The same for several pairs of arrays: a list of the local arrays of B."""
-        found = None
+        """The call for several pairs of arrays: a list of the local arrays of B."""
+        match = None
         try:
-            nothing = [None] * self._kinds.count
+            absent = [None] * self._kinds.count
             if isinstance(arrays, (list, tuple, type(None))) and isinstance(outs, (list, tuple, type(None))):
-                found = self._kinds.match(nothing if arrays is None else list(arrays), nothing if outs is None else list(outs))
+                match = self._kinds.match(absent if arrays is None else list(arrays), absent if outs is None else list(outs))
         except Exception:
             pass
-        if found is None:
+        if match is None:
             return NotImplemented
-        self.targets, self.origins = found
+        self.targets, self.origins = match
         targets = self.targets
         answer = self._run()
         if answer is None:
@@ -221,7 +220,7 @@ cdef class Call:
         return answer
 
     cdef object _run(self):
-        """Vote and move: None once all has moved, else NotImplemented or UNEXPECTED."""
+        """Vote and move; None when complete, else NotImplemented or UNEXPECTED."""
         cdef Traffic traffic = self.traffic
         cdef Ring ring = traffic.ring
         cdef int64_t cursor = 0, idle = 0, until = 0
@@ -232,9 +231,9 @@ cdef class Call:
         self._tickets.drawn += 1
         traffic.start(self.origins, 0)
         with nogil:
-            while not self.voted:  # packing touches no array: it need not wait for the others
+            while not self.voted:  # packing changes no array, so it need not wait
                 self.voted = ring.count(&cursor, &self._tally, NARROW)
-                if self.voted or traffic.send_ahead():
+                if self.voted or traffic.send_early():
                     idle = until = 0
                 elif ring.is_timed_out(&idle, &until):
                     with gil:
@@ -242,9 +241,9 @@ cdef class Call:
                     until = 0
             self.as_expected = self._is_expected()
             if not self.as_expected:
-                traffic.take_back()
+                traffic.withdraw_chunks()
             while self.as_expected and not done:
-                done = traffic.go_on(True)
+                done = traffic.make_progress(True)
                 if not done:
                     with gil:
                         self._check_peers()
@@ -255,7 +254,7 @@ cdef class Call:
         return None
 
     cdef bint _is_expected(self) noexcept nogil:
-        """Whether all is well, and all have packed, or will pack, elements of this size in this order."""
+        """Whether no rank has failed or differs, and all pack elements of this size in this order."""
         cdef const Tally *tally = &self._tally
         return (
             not tally.largest[FAILED] and not tally.largest[PENDING]
@@ -264,11 +263,11 @@ cdef class Call:
         )
 
     def outcome(self):
-        """What came of the vote."""
+        """The outcome of the vote."""
         return outcome_of(&self._tally, False)
 
     def hand_over(self):
-        """Forget the use that a `Transfer` goes on with."""
+        """Release the use that a `Transfer` continues."""
         self.begun, self.targets, self.origins = False, None, Origins(self._kinds.count)
 
 
@@ -277,14 +276,14 @@ cdef inline Extent _extent(const Kind *kind, const char *start, bint written) no
 
 
 cdef const char *_describe(Kind *kind, array) except? NULL:
-    """What an array is like; returns where it starts."""
+    """Describe an array; return its address."""
     cdef Py_buffer view
     cdef const char *start
     cdef Py_ssize_t k
     cdef int64_t reach
-    kind.given = array is not None
+    kind.is_there = array is not None
     kind.below = kind.above = 0
-    if not kind.given:
+    if not kind.is_there:
         return NULL
     PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)
     kind.ndim = view.ndim
@@ -303,13 +302,13 @@ cdef const char *_describe(Kind *kind, array) except? NULL:
 
 
 cdef bint _matches(const Kind *kind, array, dtype, bint writable, char **start) except -1:
-    """Whether an array is of that kind, and where it starts."""
+    """Whether an array is of a kind; sets its address."""
     cdef Py_buffer view
     cdef bint same
     cdef Py_ssize_t k
     if array is None:
-        return not kind.given
-    if not kind.given or type(array) is not ndarray or array.dtype is not dtype:
+        return not kind.is_there
+    if not kind.is_there or type(array) is not ndarray or array.dtype is not dtype:
         return False
     try:
         PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO | (PyBUF_WRITABLE if writable else 0))

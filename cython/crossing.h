@@ -1,4 +1,4 @@
-/* What moves elements where lines of the target run across those of the source: squares, and whole cache lines past the cache. */
+/* Moves between crossing lines of source and target: squares, and streamed cache lines. */
 #ifndef PYSCALAPACK_REDIST_CROSSING
 #define PYSCALAPACK_REDIST_CROSSING
 
@@ -12,7 +12,7 @@ static inline int in_squares(ptrdiff_t item) { return item == 8 || item == 4 || 
 static inline void transpose_8(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
 {
     int i, j;
-    for (i = 0; i < 8; i++)  /* the next squares of these rows: a processor does not foresee so many lines far apart */
+    for (i = 0; i < 8; i++)  /* the next squares of these rows: no prefetcher follows so many lines */
         __builtin_prefetch(s + from0[i] + 64);
     for (i = 0; i < 8; i += 2)
         for (j = 0; j < 8; j += 2) {
@@ -93,7 +93,7 @@ static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s
     }
 }
 
-/* Places ascend by a stride of at least an element, so their span tells whether they are dense. */
+/* Places ascend by at least an element, so their span shows whether they are dense. */
 #define DENSE(PLACES) ((PLACES)[7] - (PLACES)[0] == 7 * item)
 static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                              const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
@@ -109,9 +109,9 @@ static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff
     return 1;
 }
 
-enum { LINES_AHEAD = 8 };  /* cache lines by which a line of the source is fetched ahead: a processor does not foresee where the next run begins */
+enum { LINES_AHEAD = 8 };  /* cache lines by which a line of the source is fetched ahead: no prefetcher knows the next run */
 
-/* Ask for (k, j + distance) of two lists of places; beyond the end, for a place of the next `step` lines. */
+/* Prefetch (k, j + distance) of two lists of places; beyond the end, a place of the next `step` lines. */
 INLINE void fetch_ahead(const char *s, const ptrdiff_t *from0, ptrdiff_t k, ptrdiff_t rows, ptrdiff_t step, const ptrdiff_t *from1, ptrdiff_t j,
                         ptrdiff_t columns, ptrdiff_t distance)
 {
@@ -124,7 +124,7 @@ INLINE void fetch_ahead(const char *s, const ptrdiff_t *from0, ptrdiff_t k, ptrd
         __builtin_prefetch(s + from0[k] + from1[j]);
 }
 
-/* A cache line of a line of the target. What is not a whole one is stored as it is, and so are elements of 4 bytes. */
+/* A cache line of a line of the target. Incomplete ones, and elements of 4 bytes, use ordinary stores. */
 INLINE void stream_line(char *to, const char *from, const ptrdiff_t *from0, ptrdiff_t first, ptrdiff_t rows, ptrdiff_t item)
 {
     const ptrdiff_t last = first + 64 / item;
@@ -165,10 +165,10 @@ INLINE ptrdiff_t first_line(const char *line, ptrdiff_t item)
     return before ? before - 64 / item : 0;
 }
 
-/* Lines of the target so far apart, or a multiple of it, get in each other's way unless several cache lines of each are written one soon after the other. */
+/* Lines of the target at this distance, or a multiple, conflict unless several cache lines of each are written in a row. */
 enum { FAR = 512, LINES_TOGETHER = 2 };
 
-/* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are turned in the
+/* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are transposed in the
  * first cache: source lines far apart by a power of two would drive each other out of it if only a few elements of each were read at a time. */
 INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                            ptrdiff_t columns, ptrdiff_t item)
@@ -198,15 +198,15 @@ INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const p
             }
 }
 
-/* Whether there is such a way for elements of that size. */
+/* Whether elements of that size can be streamed so. */
 static inline int crosses_past(ptrdiff_t item) { return item == 4 || item == 8 || item == 16; }
 
 enum {
-    SHORTEST_ROW = 128,  /* bytes of a row that is worth it */
-    LONG_ROW = 512       /* and of such that so few of their cache lines are not whole, wherever they begin, that reading those is little */
+    SHORTEST_ROW = 128,  /* least bytes of a row for streaming */
+    LONG_ROW = 512       /* least bytes of a row with any alignment: few of its cache lines are incomplete */
 };
 
-/* A tile whose rows are dense in the target; 0 where there is no way for its elements or places, or too few whole cache lines. */
+/* Stream a tile whose rows are dense in the target; 0 if its elements, places or rows do not allow it. */
 static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                        ptrdiff_t columns, ptrdiff_t item)
 {
@@ -238,7 +238,7 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
 #define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
 #endif
 
-/* Ask for the cache lines of a square of the source and of the target: a diagonal meets each of them, along
+/* Prefetch the cache lines of a square of the source and of the target: a diagonal meets each of them, along
  * whichever dimension they run. */
 static inline void fetch_square(const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                                 const ptrdiff_t *from1, ptrdiff_t side)
@@ -250,7 +250,7 @@ static inline void fetch_square(const char *d, const ptrdiff_t *to0, const ptrdi
     }
 }
 
-/* Element (i, j) of a tile is where two lists of distances say. */
+/* Element (i, j) of a tile is at the sum of two offsets. */
 #define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
     memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES)
 static inline void copy_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,

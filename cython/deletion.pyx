@@ -1,15 +1,15 @@
-"""What MPI calls when it deletes an attribute of a communicator. No exception comes through MPI from there: mpi4py prints it."""
+"""Callbacks for the deletion of attributes of communicators. MPI passes on no exception of theirs: mpi4py prints it."""
 
 from cpython.exc cimport PyErr_SetInterruptEx
 
 
 cdef class Deletion:
-    """Hold interrupts back while something is freed with a communicator. The call that frees it raises them, when it is done.
+    """Holds interrupts back while an attribute is freed with its communicator; they are raised after that call.
 
     Parameters
     ----------
     free : callable
-        free(value) frees what is kept in the attribute.
+        free(value) frees the value of the attribute.
     held : callable
         `hold_interrupts`.
     """
@@ -25,5 +25,5 @@ cdef class Deletion:
         try:
             self._free(value)
         finally:
-            for number in held.end():  # Python code after this, here, would be interrupted in place of the caller's
+            for number in held.end():  # last, because an interrupt would hit Python code here instead of the caller's
                 PyErr_SetInterruptEx(number)

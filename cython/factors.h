@@ -15,7 +15,7 @@ typedef double Doubles __attribute__((vector_size(16)));
 #define SWAPPED_FOUR(X) (Floats){X[1], X[0], X[3], X[2]}
 #define SWAPPED_TWO(X) (Doubles){X[1], X[0]}
 
-/* Lines are as far apart in the target as `to` says, or equally far. */
+/* Lines are at the offsets `to` in the target, or at equal distances. */
 typedef struct { const ptrdiff_t *to; ptrdiff_t apart_to, apart_from, count; } Lines;
 
 /* SIZE bytes of source and target, at most a vector. A factor that is real leaves infinite parts what they are: there is no
@@ -106,24 +106,24 @@ static inline void add_dense_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff
     add_lines(d, item, s, item, n, (Lines){NULL, dd, ds, lines}, f);
 }
 
-/* As `copy_strand_runs`, where some strands have factors. */
-static inline void add_strand_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
-                            const ptrdiff_t *items, const StrandRun *runs, ptrdiff_t count, Tail *tail)
+/* As `copy_message_runs`, if some messages have factors. */
+static inline void add_message_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
+                            const ptrdiff_t *items, const MessageRun *runs, ptrdiff_t count, Tail *tail)
 {
     ptrdiff_t k;
     for (k = 0; k < count; k++) {
-        const StrandRun *run = runs + k;
-        const ptrdiff_t item = items[run->strand];
-        if (factors[run->strand]->type == PLAIN || past[run->strand] == FETCHED_ONLY)
-            copy_strand_runs(d, s, past, run, 1, tail);
+        const MessageRun *run = runs + k;
+        const ptrdiff_t item = items[run->message];
+        if (factors[run->message]->type == PLAIN || past[run->message] == FETCHED_ONLY)
+            copy_message_runs(d, s, past, run, 1, tail);
         else
-            add_run(d[run->strand] + run->to, item, s[run->strand] + run->from, item, run->n / item, factors[run->strand]);
+            add_run(d[run->message] + run->to, item, s[run->message] + run->from, item, run->n / item, factors[run->message]);
     }
 }
 
 enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
 
-/* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. */
+/* A tile is transposed into a buffer first, fast in squares; then both sides of the sum have lines. */
 static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                      const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f)
 {
@@ -144,8 +144,8 @@ static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1,
 }
 
 #if defined(__SSE2__)
-/* As `stream_squares`, wherever lines of the target begin, and along these. What is added to is read, and stays in the cache; what is not
- * goes past it, if whole cache lines may. */
+/* As `stream_squares`, wherever lines of the target begin, and along these. With beta the target is read, and stays in the cache;
+ * otherwise whole cache lines are streamed. */
 INLINE void add_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                         ptrdiff_t columns, ptrdiff_t item, int past, const Factors *f)
 {
@@ -179,7 +179,7 @@ INLINE void add_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrd
     }
 }
 
-/* A tile whose rows are dense in the target; 0 where these are too short. */
+/* Stream a tile whose rows are dense in the target; 0 if they are too short. */
 static inline int stream_added_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                        ptrdiff_t columns, ptrdiff_t item, const Factors *f)
 {

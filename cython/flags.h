@@ -1,4 +1,4 @@
-/* Flags in memory that several processes share, and what a process does while it waits for one. */
+/* Flags in shared memory, and pauses of a process that waits for one. */
 #ifndef PYSCALAPACK_REDIST_FLAGS
 #define PYSCALAPACK_REDIST_FLAGS
 
@@ -18,7 +18,7 @@ static inline void relax(void)
 #endif
 }
 
-/* Ask for all lines at once: they are in another core's cache, and one after the other each would be waited for. */
+/* Prefetch all lines at once: they are in another core's cache, and loads would wait for them one after another. */
 static inline void fetch(const char *from, int64_t bytes)
 {
     int64_t k;

@@ -1,4 +1,4 @@
-# Several messages that share the lines of an array, moved line by line together.
+# Interleaved packing: messages that share lines of an array, moved together line by line.
 
 from libc.stdint cimport int64_t
 
@@ -6,26 +6,26 @@ from .moving cimport Job
 
 cdef extern from "kernels.h":
     enum:
-        FETCHED_ONLY  # a strand that is not moved: what moves it will come soon
+        FETCHED_ONLY  # a message that is only prefetched, because it is moved soon after
 
-# What `weave` needs; made by `braid_of`, freed by `end_braid`.
-cdef struct Braid
+# The messages of `move_interleaved`; made by `make_interleaving`, freed by `free_interleaving`.
+cdef struct Interleaving
 
-# Of messages with the `same_lines`; NULL where its runs would have less than `shortest` bytes in the mean. `past` says which strands are written past the cache.
-cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL
-cdef void end_braid(Braid *braid) noexcept
+# Interleave messages with the `same_lines`; NULL if runs have less than `shortest` bytes in the mean. `past` marks messages with non-temporal stores.
+cdef Interleaving *make_interleaving(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL
+cdef void free_interleaving(Interleaving *interleaving) noexcept
 
-# Whether a strand is written past the cache from now on.
-cdef void write_past(Braid *braid, Py_ssize_t strand, bint past) noexcept nogil
+# Set whether a message is written with non-temporal stores.
+cdef void write_past(Interleaving *interleaving, Py_ssize_t message, bint past) noexcept nogil
 
-# Whether two messages can be strands of one braid, along the lines of their sources or of their targets.
+# Whether two messages can be interleaved, along the lines of their sources or of their targets.
 cdef bint same_lines(const Job *a, const Job *b, bint by_source) noexcept
 
-# The same of a message and one whose source is only fetched along with it, wherever it goes then.
+# The same for a message and one whose source is only prefetched with it.
 cdef bint same_lines_read(const Job *a, const Job *b) noexcept
 
-# How many lines a message has.
+# The number of lines of a message.
 cdef int64_t lines_of(const Job *job) noexcept nogil
 
-# Move lines first to last of all strands; addresses are those that `perform` would be given for each.
-cdef void weave(Braid *braid, const char **sources, char **targets, int64_t first, int64_t last) noexcept nogil
+# Move lines first to last of all messages; addresses as for `perform`.
+cdef void move_interleaved(Interleaving *interleaving, const char **sources, char **targets, int64_t first, int64_t last) noexcept nogil

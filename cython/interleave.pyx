@@ -1,8 +1,8 @@
-"""Several messages that share the lines of an array, moved line by line together: a braid of strands.
+"""Interleaved packing: messages that share lines of an array are moved together, line by line.
 
-What a process sends to the processes of one column of the other grid, and what stays on it, are runs of the same columns of
-its array. One message after the other reads these columns again and again, and with gaps; together they are read once,
-from end to end. What comes in from several processes writes the same columns in the same way, in whole cache lines.
+The messages of a process for one column of the other grid, and its local copy, are runs of the same columns of its array. One
+message after another reads these columns repeatedly and with gaps; together they are read once, from end to end. In the same
+way, messages received from several processes write whole cache lines of the same columns.
 """
 
 from libc.stdint cimport int64_t
@@ -12,32 +12,32 @@ from .moving cimport PLAIN, Factors, Job, find_matrix
 from .runs cimport Cursor, Table, begin, next_run
 
 cdef extern from "kernels.h":
-    ctypedef struct StrandRun:
+    ctypedef struct MessageRun:
         Py_ssize_t from_ "from"
         Py_ssize_t to
         Py_ssize_t n
-        Py_ssize_t strand
+        Py_ssize_t message
     ctypedef struct Tail:
         size_t n
-    void copy_strand_runs(char *const *d, const char *const *s, const char *past, const StrandRun *runs, Py_ssize_t count,
+    void copy_message_runs(char *const *d, const char *const *s, const char *past, const MessageRun *runs, Py_ssize_t count,
                      Tail *tail) noexcept nogil
     void end_tail(Tail *tail) noexcept nogil
     void end_stream() noexcept nogil
 
 cdef extern from "factors.h":
-    void add_strand_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
-                         const Py_ssize_t *items, const StrandRun *runs, Py_ssize_t count, Tail *tail) noexcept nogil
+    void add_message_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
+                         const Py_ssize_t *items, const MessageRun *runs, Py_ssize_t count, Tail *tail) noexcept nogil
 
 cdef enum:
     MOST_RUNS = 1 << 15  # of one line
     MOST_COMPARED = 1 << 16  # runs of the other dimensions
 
-cdef struct Braid:
+cdef struct Interleaving:
     Py_ssize_t count, n_runs
     const Job **jobs
-    StrandRun *runs
+    MessageRun *runs
     char *past
-    bint adds  # some strands have factors
+    bint adds  # whether a message has factors
     const Factors **factors
     Py_ssize_t *items
     Cursor *cursors
@@ -55,8 +55,8 @@ cdef int64_t lines_of(const Job *job) noexcept nogil:
     return lines
 
 
-cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL:
-    cdef Braid *braid
+cdef Interleaving *make_interleaving(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL:
+    cdef Interleaving *interleaving
     cdef int64_t runs = 0, bytes = 0
     cdef Py_ssize_t k, n = 0
     cdef Cursor c
@@ -65,87 +65,87 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
         bytes += jobs[k].axes[0].total * jobs[k].item
     if count < 2 or runs > MOST_RUNS or bytes < shortest * runs:
         return NULL
-    braid = <Braid *> calloc(1, sizeof(Braid))
-    if braid == NULL:
-        raise MemoryError(f"no memory for a braid of {count} messages")
-    braid.jobs = <const Job **> calloc(7 * count, sizeof(void *))
-    braid.runs = <StrandRun *> calloc(runs, sizeof(StrandRun))
-    braid.past = <char *> calloc(count, 1)
-    braid.cursors = <Cursor *> calloc(count, sizeof(Cursor))
-    if braid.jobs == NULL or braid.runs == NULL or braid.past == NULL or braid.cursors == NULL:
-        end_braid(braid)
-        raise MemoryError(f"no memory for a braid of {count} messages in {runs} pieces")
-    braid.s = <const char **> braid.jobs + count
-    braid.t = <char **> braid.s + count
-    braid.line_s = <const char **> braid.t + count
-    braid.line_t = <char **> braid.line_s + count
-    braid.factors = <const Factors **> braid.line_t + count
-    braid.items = <Py_ssize_t *> braid.factors + count
-    braid.count = count
+    interleaving = <Interleaving *> calloc(1, sizeof(Interleaving))
+    if interleaving == NULL:
+        raise MemoryError(f"no memory to interleave {count} messages")
+    interleaving.jobs = <const Job **> calloc(7 * count, sizeof(void *))
+    interleaving.runs = <MessageRun *> calloc(runs, sizeof(MessageRun))
+    interleaving.past = <char *> calloc(count, 1)
+    interleaving.cursors = <Cursor *> calloc(count, sizeof(Cursor))
+    if interleaving.jobs == NULL or interleaving.runs == NULL or interleaving.past == NULL or interleaving.cursors == NULL:
+        free_interleaving(interleaving)
+        raise MemoryError(f"no memory to interleave {runs} runs of {count} messages")
+    interleaving.s = <const char **> interleaving.jobs + count
+    interleaving.t = <char **> interleaving.s + count
+    interleaving.line_s = <const char **> interleaving.t + count
+    interleaving.line_t = <char **> interleaving.line_s + count
+    interleaving.factors = <const Factors **> interleaving.line_t + count
+    interleaving.items = <Py_ssize_t *> interleaving.factors + count
+    interleaving.count = count
     for k in range(count):
-        braid.jobs[k] = jobs[k]
-        braid.factors[k], braid.items[k] = &jobs[k].factors, jobs[k].item
-        braid.past[k] = past[k]
-        braid.adds = braid.adds or (jobs[k].factors.type != PLAIN and past[k] != FETCHED_ONLY)
+        interleaving.jobs[k] = jobs[k]
+        interleaving.factors[k], interleaving.items[k] = &jobs[k].factors, jobs[k].item
+        interleaving.past[k] = past[k]
+        interleaving.adds = interleaving.adds or (jobs[k].factors.type != PLAIN and past[k] != FETCHED_ONLY)
         begin(jobs[k].axes[0], 0, jobs[k].axes[0].total, &c)
         while next_run(jobs[k].axes[0], &c):
-            braid.runs[n] = StrandRun(c.x * jobs[k].item, c.y * jobs[k].item, c.count * jobs[k].item, k)
+            interleaving.runs[n] = MessageRun(c.x * jobs[k].item, c.y * jobs[k].item, c.count * jobs[k].item, k)
             n += 1
-    braid.n_runs = n
-    qsort(braid.runs, n, sizeof(StrandRun), _by_from if by_source else _by_to)
-    return braid
+    interleaving.n_runs = n
+    qsort(interleaving.runs, n, sizeof(MessageRun), _by_from if by_source else _by_to)
+    return interleaving
 
 
-cdef void end_braid(Braid *braid) noexcept:
-    if braid != NULL:
-        free(braid.jobs)
-        free(braid.runs)
-        free(braid.past)
-        free(braid.cursors)
-        free(braid)
+cdef void free_interleaving(Interleaving *interleaving) noexcept:
+    if interleaving != NULL:
+        free(interleaving.jobs)
+        free(interleaving.runs)
+        free(interleaving.past)
+        free(interleaving.cursors)
+        free(interleaving)
 
 
-cdef void write_past(Braid *braid, Py_ssize_t strand, bint past) noexcept nogil:
-    braid.past[strand] = past
+cdef void write_past(Interleaving *interleaving, Py_ssize_t message, bint past) noexcept nogil:
+    interleaving.past[message] = past
 
 
-cdef void weave(Braid *braid, const char **sources, char **targets, int64_t first, int64_t last) noexcept nogil:
+cdef void move_interleaved(Interleaving *interleaving, const char **sources, char **targets, int64_t first, int64_t last) noexcept nogil:
     cdef const Job *job
     cdef Cursor *c
     cdef Tail tail
-    cdef int64_t n1 = braid.jobs[0].axes[1].total, width, j
+    cdef int64_t n1 = interleaving.jobs[0].axes[1].total, width, j
     cdef Py_ssize_t k
     tail.n = 0
     while first < last:
         width = min(last - first, n1 - first % n1)
-        for k in range(braid.count):
-            job = braid.jobs[k]
-            braid.s[k], braid.t[k] = sources[k], targets[k]
-            find_matrix(job, first / n1, braid.s + k, braid.t + k)
-            begin(job.axes[1], first % n1, first % n1 + width, braid.cursors + k)
+        for k in range(interleaving.count):
+            job = interleaving.jobs[k]
+            interleaving.s[k], interleaving.t[k] = sources[k], targets[k]
+            find_matrix(job, first / n1, interleaving.s + k, interleaving.t + k)
+            begin(job.axes[1], first % n1, first % n1 + width, interleaving.cursors + k)
         for j in range(width):
-            for k in range(braid.count):
-                job = braid.jobs[k]
-                c = braid.cursors + k
+            for k in range(interleaving.count):
+                job = interleaving.jobs[k]
+                c = interleaving.cursors + k
                 if c.count == 0:
                     next_run(job.axes[1], c)
-                braid.line_s[k] = braid.s[k] + c.x * job.ss[1]
-                braid.line_t[k] = braid.t[k] + c.y * job.ts[1]
+                interleaving.line_s[k] = interleaving.s[k] + c.x * job.ss[1]
+                interleaving.line_t[k] = interleaving.t[k] + c.y * job.ts[1]
                 c.x += c.step_x
                 c.y += c.step_y
                 c.count -= 1
-            if braid.adds:
-                add_strand_runs(braid.line_t, braid.line_s, braid.past, braid.factors, braid.items, braid.runs, braid.n_runs,
+            if interleaving.adds:
+                add_message_runs(interleaving.line_t, interleaving.line_s, interleaving.past, interleaving.factors, interleaving.items, interleaving.runs, interleaving.n_runs,
                                 &tail)
                 continue
-            copy_strand_runs(braid.line_t, braid.line_s, braid.past, braid.runs, braid.n_runs, &tail)
+            copy_message_runs(interleaving.line_t, interleaving.line_s, interleaving.past, interleaving.runs, interleaving.n_runs, &tail)
         first += width
     end_tail(&tail)
     end_stream()
 
 
 cdef bint _in_lines(const Job *job) noexcept:
-    """Whether a message is runs of bytes along lines of both sides."""
+    """Whether a message consists of dense runs along lines on both sides."""
     return (
         not job.tiled and job.part == NULL
         and job.axes[0].unit and job.ss[0] == job.item and job.ts[0] == job.item
@@ -201,8 +201,8 @@ cdef bint _same_places(const Table *a, const Table *b, bint by_source) noexcept:
 
 
 cdef int _by_from(const void *a, const void *b) noexcept nogil:
-    return ((<const StrandRun *> a).from_ > (<const StrandRun *> b).from_) - ((<const StrandRun *> a).from_ < (<const StrandRun *> b).from_)
+    return ((<const MessageRun *> a).from_ > (<const MessageRun *> b).from_) - ((<const MessageRun *> a).from_ < (<const MessageRun *> b).from_)
 
 
 cdef int _by_to(const void *a, const void *b) noexcept nogil:
-    return ((<const StrandRun *> a).to > (<const StrandRun *> b).to) - ((<const StrandRun *> a).to < (<const StrandRun *> b).to)
+    return ((<const MessageRun *> a).to > (<const MessageRun *> b).to) - ((<const MessageRun *> a).to < (<const MessageRun *> b).to)

@@ -1,4 +1,4 @@
-# The runs that one process of an axis shares with the processes of another, found without the interpreter lock.
+# The index runs that one process of an axis shares with the processes of another, without the interpreter lock.
 
 from libc.stdint cimport int64_t
 
@@ -6,22 +6,22 @@ from libc.stdint cimport int64_t
 cdef struct Axis:
     int64_t window, block, processes, source, offset
 
-# Where the runs go; nowhere while they are only counted.
-cdef struct Found:
+# The output arrays of the runs.
+cdef struct RunColumns:
     int64_t count
     int64_t *remote
     int64_t *start_a
     int64_t *start_b
     int64_t *length
 
-# Equal runs at equal distances: what is added to the starts from one to the next, and the elements of all.
+# Equal runs at equal distances: the steps of the starts, the number of runs, and the elements of all.
 cdef struct Family:
     int64_t remote, start_a, start_b, length, step_a, step_b, count, total
 
-# How many runs process `p` has, and in how many families they are.
+# The number of runs of process `p`, and of their families.
 cdef int64_t count_runs(const Axis *a, const Axis *b, int64_t p) noexcept nogil
 cdef int64_t count_families(const Axis *a, const Axis *b, int64_t p) noexcept nogil
 
-# Write them where there is room for so many.
-cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil
+# Write them into arrays of that size.
+cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil
 cdef void find_families(const Axis *a, const Axis *b, int64_t p, Family *into) noexcept nogil

@@ -13,11 +13,11 @@ import numpy as np
 cdef struct Blocks:
     int64_t start, local, count, stride
 
-ctypedef int64_t (*Loop)(const Axis *, const Axis *, int64_t, Found *) noexcept nogil
+ctypedef int64_t (*Loop)(const Axis *, const Axis *, int64_t, RunColumns *) noexcept nogil
 
 
 def runs(str name, int64_t window, a, b, int64_t p):
-    """Runs of elements 0 <= i < window that process `p` of axis a holds, cut where blocks of axis b end. Not collective.
+    """Runs of elements 0 <= i < window that process `p` of axis a holds, cut where blocks of axis b end.
 
     Parameters
     ----------
@@ -29,25 +29,25 @@ def runs(str name, int64_t window, a, b, int64_t p):
     Returns
     -------
     ndarray of int64, 4 x runs
-        Remote process, local start in a, local start in b, length; in the order in which they are found.
+        Remote process, local start in a, local start in b, length; in the order of the loop.
     int
         Comparisons.
     """
     cdef Loop loop = _loop(name)
     cdef Axis own = _axis(window, a), other = _axis(window, b)
-    cdef Found found = Found(0, NULL, NULL, NULL, NULL)
+    cdef RunColumns output = RunColumns(0, NULL, NULL, NULL, NULL)
     cdef int64_t comparisons
     table = np.empty((4, count_runs(&own, &other, p)), np.int64)
     cdef int64_t[:, ::1] columns = table
     if table.size:
-        _into(columns, &found)
+        _into(columns, &output)
     with nogil:
-        comparisons = loop(&own, &other, p, &found)
+        comparisons = loop(&own, &other, p, &output)
     return table, comparisons
 
 
 def families(int64_t window, a, b, int64_t p):
-    """The runs of `runs("aspen", window, a, b, p)` in families of equal runs at equal distances. Not collective.
+    """The runs of `runs("aspen", window, a, b, p)` in families of equal runs at equal distances.
 
     Own blocks within one block of b are a family, and so are the blocks of one process of b within an own block: there are
     no more than runs, and where one layout's blocks are much larger than the other's, very few. A process's families
@@ -69,7 +69,7 @@ def families(int64_t window, a, b, int64_t p):
 
 
 cdef class Complete:
-    """The runs of every process of axis a in turn, each in the same memory made here: what a benchmark times.
+    """The runs of every process of axis a in turn, in one output array, for benchmarks.
 
     Parameters
     ----------
@@ -89,16 +89,16 @@ cdef class Complete:
         self.columns = np.empty((4, most), np.int64)
 
     def __call__(self):
-        """Find them; returns the number of runs and of comparisons of all processes together. Not collective."""
-        cdef Found found = Found(0, NULL, NULL, NULL, NULL)
+        """Compute them; return the numbers of runs and of comparisons of all processes."""
+        cdef RunColumns output = RunColumns(0, NULL, NULL, NULL, NULL)
         cdef int64_t p, comparisons = 0, count = 0
         if self.columns is None:
             raise ValueError("Complete was not initialized")
-        _into(self.columns, &found)
+        _into(self.columns, &output)
         with nogil:
             for p in range(self.a.processes):
-                comparisons += self.loop(&self.a, &self.b, p, &found)
-                count += found.count
+                comparisons += self.loop(&self.a, &self.b, p, &output)
+                count += output.count
         return count, comparisons
 
 
@@ -121,16 +121,16 @@ cdef Axis _axis(int64_t window, numbers):
     return axis
 
 
-cdef void _into(int64_t[:, ::1] columns, Found *found) noexcept nogil:
-    found.remote, found.start_a, found.start_b, found.length = &columns[0, 0], &columns[1, 0], &columns[2, 0], &columns[3, 0]
+cdef void _into(int64_t[:, ::1] columns, RunColumns *output) noexcept nogil:
+    output.remote, output.start_a, output.start_b, output.length = &columns[0, 0], &columns[1, 0], &columns[2, 0], &columns[3, 0]
 
 
-cdef inline void _add(Found *found, int64_t remote, int64_t start_a, int64_t start_b, int64_t length) noexcept nogil:
-    found.remote[found.count] = remote
-    found.start_a[found.count] = start_a
-    found.start_b[found.count] = start_b
-    found.length[found.count] = length
-    found.count += 1
+cdef inline void _add(RunColumns *output, int64_t remote, int64_t start_a, int64_t start_b, int64_t length) noexcept nogil:
+    output.remote[output.count] = remote
+    output.start_a[output.count] = start_a
+    output.start_b[output.count] = start_b
+    output.length[output.count] = length
+    output.count += 1
 
 
 cdef inline Blocks _blocks(const Axis *axis, int64_t p) noexcept nogil:
@@ -157,11 +157,11 @@ cdef inline int64_t _end(const Axis *axis, int64_t start) noexcept nogil:
 
 
 cdef int64_t count_runs(const Axis *a, const Axis *b, int64_t p) noexcept nogil:
-    cdef Found nowhere = Found(0, NULL, NULL, NULL, NULL)
+    cdef RunColumns nowhere = RunColumns(0, NULL, NULL, NULL, NULL)
     return aspen(a, b, p, &nowhere)
 
 
-cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
     cdef Blocks own = _blocks(a, p)
     cdef int64_t j, begin, end, shift, number, piece
     cdef int64_t within = 0, turn = 0, place = 0  # of the own block in b: in its block, of its process, in the local array
@@ -170,7 +170,7 @@ cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, Found *found) noexce
     cdef int64_t more_within = own.stride % b.block
     cdef int64_t more_turn = own.stride / b.block % b.processes
     cdef int64_t more_place = own.stride / b.block / b.processes * b.block
-    cdef Found out = found[0]  # a copy that stays in registers
+    cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for j in range(own.count):
         begin = max(own.start, 0)
@@ -209,7 +209,7 @@ cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, Found *found) noexce
                 local += b.block
         own.start += own.stride
         own.local += a.block
-    found.count = out.count
+    output.count = out.count
     return out.count
 
 
@@ -228,9 +228,9 @@ cdef void find_families(const Axis *a, const Axis *b, int64_t p, Family *into) n
 
 
 cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, Family *into) noexcept nogil:
-    """Count the families, and write them where there is room for them."""
+    """Count the families; write them if there is memory for them."""
     cdef Blocks own = _blocks(a, p)
-    cdef int64_t begin, end, shift, number, within, turn, place, length, many, k, found = 0
+    cdef int64_t begin, end, shift, number, within, turn, place, length, many, k, n_families = 0
     while own.count > 0:
         begin, end = max(own.start, 0), _end(a, own.start)
         shift = own.local - own.start
@@ -248,16 +248,16 @@ cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, Family *into) no
                     if many > 1 and _end(a, own.start + (many - 1) * own.stride) - own.start - (many - 1) * own.stride < a.block:
                         many -= 1
                 if into != NULL:
-                    _put(into + found, (turn + b.source) % b.processes, begin + shift, place + within, length,
+                    _put(into + n_families, (turn + b.source) % b.processes, begin + shift, place + within, length,
                          a.block, own.stride, many)
-                found += 1
+                n_families += 1
             elif length == b.block and end - begin >= 2 * b.block:  # whole blocks of b, which come round
                 number = (end - begin) / b.block
                 for k in range(min(number, b.processes)):
                     if into != NULL:
-                        _put(into + found, (turn + b.source) % b.processes, begin + k * b.block + shift, place, length,
+                        _put(into + n_families, (turn + b.source) % b.processes, begin + k * b.block + shift, place, length,
                              b.block * b.processes if number > b.processes else b.block, b.block, (number - k - 1) / b.processes + 1)
-                    found += 1
+                    n_families += 1
                     turn += 1
                     if turn == b.processes:
                         turn = 0
@@ -265,21 +265,21 @@ cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, Family *into) no
                 length = number * b.block
             else:
                 if into != NULL:
-                    _put(into + found, (turn + b.source) % b.processes, begin + shift, place + within, length,
+                    _put(into + n_families, (turn + b.source) % b.processes, begin + shift, place + within, length,
                          length, length, 1)
-                found += 1
+                n_families += 1
             begin += length
         own.start += many * own.stride
         own.local += many * a.block
         own.count -= many
-    return found
+    return n_families
 
 
-cdef int64_t _falls(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+cdef int64_t _falls(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
     cdef Blocks mine = _blocks(a, p)
     cdef Blocks own, others
     cdef int64_t remote, j, k, begin, end, first, last, other, left, right, comparisons = 0
-    cdef Found out = found[0]  # a copy that stays in registers
+    cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for remote in range(b.processes):
         others = _blocks(b, remote)
@@ -301,15 +301,15 @@ cdef int64_t _falls(const Axis *a, const Axis *b, int64_t p, Found *found) noexc
                     _add(&out, remote, left - own.start + own.local, left - other + others.local + k * b.block, right - left)
             own.start += own.stride
             own.local += a.block
-    found.count = out.count
+    output.count = out.count
     return comparisons
 
 
-cdef int64_t _scan(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+cdef int64_t _scan(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
     cdef Blocks mine = _blocks(a, p)
     cdef Blocks own, others
     cdef int64_t remote, end, other_end, left, right, comparisons = 0
-    cdef Found out = found[0]  # a copy that stays in registers
+    cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for remote in range(b.processes):
         others = _blocks(b, remote)
@@ -330,15 +330,15 @@ cdef int64_t _scan(const Axis *a, const Axis *b, int64_t p, Found *found) noexce
                 others.start += others.stride
                 others.local += b.block
                 others.count -= 1
-    found.count = out.count
+    output.count = out.count
     return comparisons
 
 
-cdef int64_t _classical(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+cdef int64_t _classical(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
     cdef Blocks mine = _blocks(a, p)
     cdef Blocks own, others, all_others
     cdef int64_t remote, j, k, begin, end, left, right, comparisons = 0
-    cdef Found out = found[0]  # a copy that stays in registers
+    cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for remote in range(b.processes):
         all_others = _blocks(b, remote)
@@ -357,5 +357,5 @@ cdef int64_t _classical(const Axis *a, const Axis *b, int64_t p, Found *found) n
                 others.local += b.block
             own.start += own.stride
             own.local += a.block
-    found.count = out.count
+    output.count = out.count
     return comparisons

@@ -1,4 +1,4 @@
-/* What moves bytes along lines: runs of a line, lines of several messages at once. */
+/* Moves of bytes along lines: runs of a line, and lines of several messages together. */
 #ifndef PYSCALAPACK_REDIST_KERNELS
 #define PYSCALAPACK_REDIST_KERNELS
 
@@ -9,7 +9,7 @@
 #include <emmintrin.h>
 #endif
 
-/* Short runs are many: no call for them, which compilers otherwise make where there are several places. */
+/* Inlined, because short runs are many. */
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline))
 #else
@@ -39,7 +39,7 @@ INLINE void copy_run(char *d, const char *s, size_t n)
 }
 
 #if defined(__SSE2__)
-/* The beginning of a cache line past the cache, until the run that continues it comes: half a line would cost a read. */
+/* The beginning of a streamed cache line, buffered until the next run completes it: half a line would cost a read. */
 typedef struct { char *at; size_t n; char line[64] __attribute__((aligned(64))); } Tail;
 
 static inline void stream_lines(char *d, const char *s, size_t n)
@@ -61,7 +61,7 @@ static inline void end_tail(Tail *t)
     t->n = 0;
 }
 
-/* 16 bytes past the cache, or 8 where the processor has such stores. */
+/* A non-temporal store of 16 bytes, or of 8 if the processor has these. */
 INLINE void stream_unit(char *d, const char *s, size_t unit)
 {
 #if defined(__x86_64__)
@@ -81,7 +81,7 @@ enum { LEAST_UNIT = 8 };
 enum { LEAST_UNIT = 16 };
 #endif
 
-/* As `stream_run`, where all is in such units: they go past the cache one by one, which writes whole lines as well. */
+/* As `stream_run`, for runs of whole units: each is streamed by itself, which completes lines as well. */
 INLINE void stream_units(Tail *t, char *d, const char *s, size_t n, size_t unit)
 {
     size_t k, part;
@@ -112,7 +112,7 @@ INLINE void stream_units(Tail *t, char *d, const char *s, size_t n, size_t unit)
         memcpy(t->line + k, s + (n - t->n) + k, unit);
 }
 
-/* A run of which whole lines go past the cache, together with the runs before and behind it where they touch. */
+/* A run whose whole lines are streamed, together with adjacent runs. */
 static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
 {
     size_t part;
@@ -157,28 +157,28 @@ static inline void stream_lines(char *d, const char *s, size_t n) { memcpy(d, s,
 static inline void end_stream(void) { }
 #endif
 
-/* A run of a line of several messages: where it is in the line of its message on either side, in bytes. */
-typedef struct { ptrdiff_t from, to, n, strand; } StrandRun;
+/* A run of one of several messages: its offsets in the lines of source and target, in bytes. */
+typedef struct { ptrdiff_t from, to, n, message; } MessageRun;
 
-/* What becomes of a strand: it is written through the cache, or past it; or it is only fetched, for what moves it will come soon. */
+/* Kinds of a message: ordinary stores, non-temporal stores, or only prefetched, because it is moved soon after. */
 enum { THROUGH, PAST, FETCHED_ONLY };
 
-static inline void copy_strand_runs(char *const *d, const char *const *s, const char *past, const StrandRun *runs, ptrdiff_t count, Tail *tail)
+static inline void copy_message_runs(char *const *d, const char *const *s, const char *past, const MessageRun *runs, ptrdiff_t count, Tail *tail)
 {
     ptrdiff_t k, i;
     for (k = 0; k < count; k++) {
-        const StrandRun run = runs[k];
-        if (past[run.strand] == FETCHED_ONLY)
+        const MessageRun run = runs[k];
+        if (past[run.message] == FETCHED_ONLY)
             for (i = 0; i < run.n; i += 64)
-                __builtin_prefetch(s[run.strand] + run.from + i, 0, 2);
-        else if (past[run.strand])
-            stream_run(tail, d[run.strand] + run.to, s[run.strand] + run.from, run.n);
+                __builtin_prefetch(s[run.message] + run.from + i, 0, 2);
+        else if (past[run.message])
+            stream_run(tail, d[run.message] + run.to, s[run.message] + run.from, run.n);
         else
-            copy_run(d[run.strand] + run.to, s[run.strand] + run.from, run.n);
+            copy_run(d[run.message] + run.to, s[run.message] + run.from, run.n);
     }
 }
 
-/* A run of n elements: where it is in a line of the source and of the target, and its distances there, in bytes. */
+/* A run of n elements: its offsets and strides in lines of the source and of the target, in bytes. */
 typedef struct { ptrdiff_t from, to, n, stride_from, stride_to; } Span;
 
 /* Constant sizes let the compiler use one load and one store. */
@@ -197,7 +197,7 @@ static inline void copy_strided(char *d, ptrdiff_t dd, const char *s, ptrdiff_t 
     }
 }
 
-enum { STREAMED = 256 };  /* shortest run worth writing past the cache alone: four lines, of which three are whole */
+enum { STREAMED = 256 };  /* shortest run that is streamed alone: four lines, of which three are whole */
 
 static inline void stream_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item)
 {
@@ -215,7 +215,7 @@ static inline void stream_spans(char *d, const char *s, const Span *spans, ptrdi
 }
 
 #define EQUAL(BYTES) case BYTES: for (k = 0; k < count; k++) memcpy(d + spans[k].to, s + spans[k].from, BYTES); return
-/* The spans of one line; `bytes` is what each has where all are of one length and dense, else 0. */
+/* The spans of one line; `bytes` is the length of each if all are equal and dense, else 0. */
 static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t bytes,
                        int dense, int stream)
 {

@@ -1,45 +1,45 @@
-"""Lanes that share the columns of an array, and go column by column together where all of them can.
+"""Groups of lanes that share the columns of an array and advance together, column by column.
 
-Such a group may have the local copy of these columns with it, which then goes as far as the lanes.
+A group may include the local copy of these columns, which advances with the lanes.
 """
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from .bundle cimport crosses, end_of_piece
-from .interleave cimport FETCHED_ONLY, Braid, braid_of, end_braid, lines_of, same_lines, same_lines_read, weave, write_past
+from .interleave cimport FETCHED_ONLY, Interleaving, make_interleaving, free_interleaving, lines_of, same_lines, same_lines_read, move_interleaved, write_past
 from .lanes cimport (
-    FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_packing, note_reading, packed_to, parts_of, slot_of,
+    FETCHED, chunk_of, copy_to, is_streamed, has_arrived, has_room, record_packing, record_reading, packed_to, parts_of, slot_of,
     unpacked_to,
 )
 from .moving cimport Job
 from .ring cimport fetch, now
 
 cdef enum:
-    GROUPED = 64  # lanes of a group, the copy not counted
+    GROUPED = 64  # most lanes of a group, without the copy
 
 
 cdef Py_ssize_t make_groups(Group *groups, Lane *lanes, Py_ssize_t count, Lane *copies, Py_ssize_t n_copies, bint sends,
                             int64_t shortest, bint stream) except -1:
-    cdef Lane *found[GROUPED]
+    cdef Lane *members[GROUPED]
     cdef Lane *copy
-    cdef Py_ssize_t first, k, size, made = 0
+    cdef Py_ssize_t first, k, size, n_groups = 0
     for first in range(count):
         if lanes[first].group != NULL or lanes[first].column == 0:
             continue
         size, copy = 0, NULL
         for k in range(first, count):
             if size < GROUPED and lanes[k].group == NULL and lanes[k].column and _together(lanes + first, lanes + k, sends):
-                found[size] = lanes + k
+                members[size] = lanes + k
                 size += 1
-        for k in range(n_copies if stream or size > 1 else 0):  # one message in cache: what stays here is better copied alone
+        for k in range(n_copies if stream or size > 1 else 0):  # with one message in cache the local copy is faster alone
             if copies[k].group == NULL and not copies[k].fetched and (
                 _together(lanes + first, copies + k, sends) or sends and stream and _fetches(lanes + first, copies + k)
             ):
                 copy = copies + k
-        if size and _make_group(groups + made, found, size, copy, sends, shortest, stream):
-            made += 1
-    return made
+        if size and _make_group(groups + n_groups, members, size, copy, sends, shortest, stream):
+            n_groups += 1
+    return n_groups
 
 
 cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
@@ -51,7 +51,7 @@ cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
 
 
 cdef bint _fetches(const Lane *lane, const Lane *copy) noexcept:
-    """Whether the lines of a copy that crosses are among those that a lane reads: they are fetched with these."""
+    """Whether the lines of a crossing copy are among those that a lane reads, so that it can prefetch them."""
     return (
         copy.load.count == 1 and lane.load.sections.array == copy.load.sections.array and crosses(copy.load, True)
         and same_lines_read(&lane.load.sections.job, &copy.load.sections.job)
@@ -60,7 +60,7 @@ cdef bint _fetches(const Lane *lane, const Lane *copy) noexcept:
 
 cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends,
                       int64_t shortest, bint stream) except -1:
-    """Put lanes that share columns, and a local copy or NULL, into a group; False where that gains nothing."""
+    """Group lanes that share columns, with a local copy or NULL; False if interleaving gains nothing."""
     cdef const Job *jobs[GROUPED + 1]
     cdef char past[GROUPED + 1]
     cdef bint fetches = copy != NULL and crosses(copy.load, stream)
@@ -74,10 +74,10 @@ cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, b
         raise MemoryError(f"no memory for a group of {size} messages")
     group.sources = <const char **> group.lanes + size
     group.targets = <char **> group.sources + size + 1
-    group.braid = braid_of(jobs, past, size + fetches, sends, shortest)
+    group.interleaving = make_interleaving(jobs, past, size + fetches, sends, shortest)
     if copy != NULL and not fetches:
-        group.with_copy = braid_of(jobs, past, size + 1, sends, shortest)
-    if group.braid == NULL and group.with_copy == NULL:
+        group.with_copy = make_interleaving(jobs, past, size + 1, sends, shortest)
+    if group.interleaving == NULL and group.with_copy == NULL:
         end_group(group)
         return False
     group.size, group.sends = size, sends
@@ -91,7 +91,7 @@ cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, b
         group.fetched = copy
         copy.fetched = True
         group.panels = copy.load.sections.job.panels
-        copy.load.sections.job.panels = False  # it follows what is packed, column by column
+        copy.load.sections.job.panels = False  # it follows the packing, column by column
     return True
 
 
@@ -106,10 +106,10 @@ cdef void end_group(Group *group) noexcept:
     if group.fetched != NULL:
         group.fetched.fetched = False
         group.fetched.load.sections.job.panels = group.panels
-    end_braid(group.braid)
-    end_braid(group.with_copy)
+    free_interleaving(group.interleaving)
+    free_interleaving(group.with_copy)
     free(group.lanes)
-    group.size, group.copy, group.fetched, group.braid, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL, NULL
+    group.size, group.copy, group.fetched, group.interleaving, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL, NULL
 
 
 cdef bint in_step(Group *group) noexcept nogil:
@@ -127,38 +127,38 @@ cdef bint in_step(Group *group) noexcept nogil:
 
 cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcept nogil:
     cdef Lane *lane = group.lanes[0]
-    cdef Braid *braid
+    cdef Interleaving *interleaving
     cdef int64_t first = lane.done / lane.column, last, begun = now(), spent, nbytes = 0
     cdef Py_ssize_t k
     for k in range(group.size):
         if not has_room(group.lanes[k]):
             return False
     last = end_of_piece(lane.load, lane.done, lane.step) / lane.column
-    braid = _braid_from(run, group, first, copying)
-    if braid == NULL:
+    interleaving = _braid_from(run, group, first, copying)
+    if interleaving == NULL:
         return False
     for k in range(group.size):
         lane = group.lanes[k]
         group.sources[k] = run.sources[lane.load.sections.array]
         group.targets[k] = slot_of(lane) - lane.done
-        write_past(braid, k, goes_past(lane))
+        write_past(interleaving, k, is_streamed(lane))
         nbytes += last * lane.column - lane.done
     if group.fetched != NULL:
         group.sources[group.size] = run.sources[group.fetched.load.sections.array]
         group.targets[group.size] = run.targets[group.fetched.load.sections.array]
-    _weave(group, braid, first, last)
+    _weave(group, interleaving, first, last)
     spent = now() - begun
     for k in range(group.size):
-        note_packing(group.lanes[k], nbytes, spent)
+        record_packing(group.lanes[k], nbytes, spent)
         packed_to(group.lanes[k], last * group.lanes[k].column)
     return True
 
 
-cdef Braid *_braid_from(const Progress *run, Group *group, int64_t column, bint copying) noexcept nogil:
-    """What moves a group from that column on: with what stays here, if it may and is not ahead of them; NULL: nothing."""
+cdef Interleaving *_braid_from(const Progress *run, Group *group, int64_t column, bint copying) noexcept nogil:
+    """The interleaving that moves a group from a column on, with the local copy if that may go and is not ahead; or NULL."""
     cdef Lane *copy = group.copy
     if not copying or copy == NULL or copy.done > column * copy.column:
-        return group.braid
+        return group.interleaving
     if copy.done < column * copy.column:
         copy_to(run, copy, column * copy.column)
     group.sources[group.size] = run.sources[copy.load.sections.array]
@@ -166,29 +166,29 @@ cdef Braid *_braid_from(const Progress *run, Group *group, int64_t column, bint 
     return group.with_copy
 
 
-cdef void _weave(Group *group, Braid *braid, int64_t first, int64_t last) noexcept nogil:
-    """Move columns of a group between the addresses that it has."""
-    weave(braid, group.sources, group.targets, first, last)
-    if braid == group.with_copy:
+cdef void _weave(Group *group, Interleaving *interleaving, int64_t first, int64_t last) noexcept nogil:
+    """Move columns of a group between its addresses."""
+    move_interleaved(interleaving, group.sources, group.targets, first, last)
+    if interleaving == group.with_copy:
         group.copy.done = last * group.copy.column
 
 
 cdef bint unpack_together(Progress *run, Group *group) noexcept nogil:
     cdef Lane *lane
-    cdef Braid *braid
+    cdef Interleaving *interleaving
     cdef int64_t first = group.lanes[0].done / group.lanes[0].column, last = lines_of(&group.lanes[0].load.sections.job)
     cdef int64_t begun, spent, nbytes = 0
     cdef Py_ssize_t k
     for k in range(group.size):
         lane = group.lanes[k]
-        if lane.done == lane.load.size or not has_come(run, lane):
+        if lane.done == lane.load.size or not has_arrived(run, lane):
             return False
         last = min(last, lane.until / lane.column)
     if first >= last:
         group.foremost = first + 1  # chunks of less than a column
         return False
-    braid = _braid_from(run, group, first, True)
-    if braid == NULL:
+    interleaving = _braid_from(run, group, first, True)
+    if interleaving == NULL:
         return False
     begun = now()
     for k in range(group.size):
@@ -197,10 +197,10 @@ cdef bint unpack_together(Progress *run, Group *group) noexcept nogil:
         group.sources[k] = chunk_of(lane) - lane.begun
         group.targets[k] = run.targets[lane.load.sections.array]
         fetch(group.sources[k] + lane.done, min(last * lane.column - lane.done, <int64_t> FETCHED / group.size))
-    _weave(group, braid, first, last)
+    _weave(group, interleaving, first, last)
     spent = now() - begun
     for k in range(group.size):
-        note_reading(group.lanes[k], nbytes, spent)
+        record_reading(group.lanes[k], nbytes, spent)
         unpacked_to(run, group.lanes[k], last * group.lanes[k].column)
     return True
 

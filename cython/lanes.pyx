@@ -1,11 +1,10 @@
-"""Lanes through a ring: a message goes in chunks through slots of its sender's area, each lane by itself.
+"""Lanes of a ring: a message goes in chunks through slots of its sender's area.
 
-The sender counts what it has published, the receiver what it has consumed; a slot is free again once its chunk is consumed.
+The sender counts published chunks, the receiver consumed ones; the slot of a consumed chunk is free again.
 
-Where two cores share a cache, chunks go through it. Where they do not, each line would come from the other core's cache by
-itself, and chunks that are written past the cache, to memory, are read several times as fast. Both sides find out which it
-is: they time what they write and read, the receiver has the sender write some chunks in the other way now and then, and keeps
-to the way that takes both of them less time together.
+If two cores share a cache, chunks go through it. Otherwise each line would be fetched from the other core's cache, and chunks
+written to memory with non-temporal stores are read several times as fast. Both sides time their writes and reads. From time
+to time the receiver has some chunks written with the other kind of stores, and keeps the kind with the lower total time.
 """
 
 from libc.stdint cimport int64_t
@@ -16,10 +15,10 @@ from .ring cimport (
 )
 
 cdef enum:
-    SAMPLE = 4  # chunks that count in a trial of the other way: the first ones find their slots as the old way has left them
-    SHORTEST_PERIOD = 64  # chunks from one trial to the next, after one that led to a change
-    LONGEST_PERIOD = 1024  # and after many that did not
-    FORGOTTEN = 16  # by this part a least time grows with each chunk that comes after it, for what is packed changes
+    SAMPLE = 4  # chunks that count in a trial of the other kind; the first ones reuse slots written with the old kind
+    SHORTEST_PERIOD = 64  # chunks between trials, after a trial that changed the kind
+    LONGEST_PERIOD = 1024  # the same after many trials that did not
+    FORGOTTEN = 16  # a least time grows by this part with each later chunk, because the packed data change
 
 
 cdef bint has_room(const Lane *lane) noexcept nogil:
@@ -31,22 +30,22 @@ cdef char *slot_of(const Lane *lane) noexcept nogil:
 
 
 cdef inline bint _past(const int64_t *line, int64_t number) noexcept nogil:
-    """How chunk `number` is written: SWITCH is twice the number of the first chunk of a way, plus 1 if that is past the cache."""
+    """Whether chunk `number` is streamed: SWITCH is twice the number of the first chunk of a kind, plus 1 if that is streamed."""
     cdef int64_t switch = peek(line + SWITCH)
     return (switch & 1) == (number >= switch >> 1)
 
 
-cdef bint goes_past(const Lane *lane) noexcept nogil:
+cdef bint is_streamed(const Lane *lane) noexcept nogil:
     return lane.step >= TIMED and _past(lane.line, lane.line[PUBLISHED])
 
 
 cdef inline void _switch(int64_t *line, bint past) noexcept nogil:
-    """Ask for another way, from the first chunk on whose sender will have heard of it."""
+    """Request another kind, from the first chunk that the sender can write with it."""
     put(line + SWITCH, 2 * (line[CONSUMED] + line[SLOTS]) + past)
 
 
-cdef inline void _note(int64_t *line, int64_t *least, int64_t number, int64_t nbytes, int64_t spent) noexcept nogil:
-    """Note what a chunk of so many bytes took, of the two least times per byte that of the way in which it was written."""
+cdef inline void _record(int64_t *line, int64_t *least, int64_t number, int64_t nbytes, int64_t spent) noexcept nogil:
+    """Record the time of a chunk of `nbytes` bytes in the least time per byte of its kind."""
     cdef int64_t cost = spent * TIMED // nbytes + 1, since = number - (peek(line + SWITCH) >> 1)
     least += _past(line, number)
     if 0 <= since < line[SLOTS]:
@@ -57,26 +56,26 @@ cdef inline void _note(int64_t *line, int64_t *least, int64_t number, int64_t nb
 
 
 cdef inline bint _is_better(const int64_t *line, bint tried) noexcept nogil:
-    """Whether to go on in the way that was tried, by the time that it takes to write and to read a chunk.
+    """Whether to keep the tried kind, by the total time of writing and reading a chunk.
 
-    Past the cache only where that is clearly faster: it costs memory bandwidth, which others want too.
+    Streaming must be clearly faster, because it takes memory bandwidth from other processes.
     """
     cdef int64_t new = line[READING + tried] + peek(line + PACKING + tried)
     cdef int64_t old = line[READING + (not tried)] + peek(line + PACKING + (not tried))
     return line[READING] and line[READING + 1] and 10 * new < (6 if tried else 14) * old
 
 
-cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
+cdef void record_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
     if nbytes >= TIMED and lane.step >= TIMED:
-        _note(lane.line, lane.line + PACKING, lane.line[PUBLISHED], nbytes, spent)
+        _record(lane.line, lane.line + PACKING, lane.line[PUBLISHED], nbytes, spent)
 
 
-cdef void note_reading(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
+cdef void record_reading(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
     cdef int64_t *line = lane.line
     cdef bint tried = line[SWITCH] & 1
     if nbytes < TIMED or line[STEP] < TIMED:
         return
-    _note(line, line + READING, line[CONSUMED], nbytes, spent)
+    _record(line, line + READING, line[CONSUMED], nbytes, spent)
     line[LEFT] -= 1
     if line[LEFT] > 0:
         return
@@ -100,7 +99,7 @@ cdef void packed_to(Lane *lane, int64_t last) noexcept nogil:
     put(lane.line + PUBLISHED, lane.line[PUBLISHED] + 1)
 
 
-cdef bint has_come(const Progress *run, Lane *lane) noexcept nogil:
+cdef bint has_arrived(const Progress *run, Lane *lane) noexcept nogil:
     if lane.done < lane.until:
         return True
     if run.mark and peek(lane.line + REPACKED) < run.mark:
@@ -129,9 +128,9 @@ cdef bint pack(const Progress *run, Lane *lane) noexcept nogil:
         return False
     last = end_of_piece(lane.load, lane.done, lane.step)
     begun = now() if lane.step >= TIMED else 0
-    carry(lane.load, run.sources, run.targets, slot_of(lane), lane.done, last, goes_past(lane))
+    carry(lane.load, run.sources, run.targets, slot_of(lane), lane.done, last, is_streamed(lane))
     if begun:
-        note_packing(lane, last - lane.done, now() - begun)
+        record_packing(lane, last - lane.done, now() - begun)
     packed_to(lane, last)
     return True
 
@@ -139,14 +138,14 @@ cdef bint pack(const Progress *run, Lane *lane) noexcept nogil:
 cdef bint unpack(Progress *run, Lane *lane) noexcept nogil:
     cdef char *chunk
     cdef int64_t begun
-    if not has_come(run, lane):
+    if not has_arrived(run, lane):
         return False
     chunk = chunk_of(lane) + (lane.done - lane.begun)
     begun = now() if lane.until - lane.done >= TIMED else 0
     fetch(chunk, min(lane.until - lane.done, <int64_t> FETCHED))
     carry(lane.load, run.sources, run.targets, chunk, lane.done, lane.until, run.stream)
     if begun:
-        note_reading(lane, lane.until - lane.done, now() - begun)
+        record_reading(lane, lane.until - lane.done, now() - begun)
     unpacked_to(run, lane, lane.until)
     return True
 

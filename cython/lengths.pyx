@@ -1,18 +1,18 @@
-"""How much each process of one block-cyclic axis shares with each of another, by a walk along both from block edge to block edge."""
+"""Elements that each process of one block-cyclic axis shares with each of another, by a walk along all block edges."""
 
 from libc.stdint cimport int64_t
 
 
 def add_lengths(int64_t[:, ::1] table, int64_t elements, int64_t r, int64_t left_r, int64_t p, int64_t s, int64_t left_s,
                 int64_t q, int64_t sign):
-    """Add the elements that p and q share, or take them away, for each p (row) and q (column).
+    """Add or subtract the number of elements that p and q share, for each p (row) and q (column).
 
     Parameters
     ----------
     table : int64 array
-        Changed.
+        The table, changed in place.
     elements : int
-        How many elements the walk passes.
+        Elements of the walk.
     r, s : int
         Block sizes.
     left_r, left_s : int
@@ -20,7 +20,7 @@ def add_lengths(int64_t[:, ::1] table, int64_t elements, int64_t r, int64_t left
     p, q : int
         Owners of the first element.
     sign : int
-        1 to add, -1 to take away.
+        1 to add, -1 to subtract.
     """
     cdef int64_t run, P = table.shape[0], Q = table.shape[1]
     with nogil:

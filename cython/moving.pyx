@@ -1,7 +1,7 @@
-"""Move the elements of a message, line by line or by tiles: columns are lines of the first dimension, or parts of them.
+"""Moves of a message's elements, line by line or by tiles; columns are lines of the first dimension, or parts of them.
 
-The places of some hundred runs are worked out once for many lines. Where the lines of one side run across those of the
-other, small tiles go one after another, so that both sides use whole cache lines.
+The places of some hundred runs are computed once for many lines. If the lines of the sides cross, elements move by small tiles,
+so that both sides use whole cache lines.
 """
 
 from libc.stdint cimport int64_t
@@ -43,21 +43,21 @@ cdef extern from "factors.h":
                            Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
 
 cdef enum:
-    SPANS = 512  # runs whose places are worked out once for all lines of a piece
-    STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
-    TILE = 128  # positions of that kind, in a transposing move, along either dimension
-    LARGEST_TILE = 512  # and where whole cache lines go past the cache
-    SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
-    LENGTHS = 8  # of short runs of a line, of which those of one length go together
-    LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
-    FEW_LINES = 4  # lines, up to which it is not worth putting runs in order
-    SPREAD = 8  # elements of a run with gaps, up to which it is taken as so many runs
+    SPANS = 512  # runs whose places are computed once for all lines of a piece
+    STRIP = 32  # columns of a trapezoid in one transposing move; at most TILE
+    TILE = 128  # side of a tile in a transposing move
+    LARGEST_TILE = 512  # the same with streaming
+    SHORTEST_STREAMED = 64  # least bytes of the longest run of a line for streaming
+    LENGTHS = 8  # most lengths of the short runs of a line, which are grouped by length
+    LONGEST_SHORT = 128  # most bytes of a short run: loops of fixed size exist up to here
+    FEW_LINES = 4  # most lines without sorting of runs
+    SPREAD = 8  # most elements of a run with gaps that is split into single elements
 
 
 def use_wide_registers(bint use):
-    """Whether squares are turned in registers of 32 bytes from now on, as by default where the processor has them. Not collective.
+    """Set whether squares are transposed in registers of 32 bytes, the default if the processor has them.
 
-    For tests; False where it has none.
+    For tests; returns False if it has none.
     """
     global is_narrow
     is_narrow = not use
@@ -97,7 +97,7 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
 
 
 cdef void _panels(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
-    """Panels of PANEL columns, each row by row: a piece of many whole rows of a panel has long parts of lines of both sides."""
+    """Move panels of PANEL columns, each row by row: a piece of whole rows of a panel has long parts of lines of both sides."""
     cdef int64_t n0 = job.axes[0].total, n1 = job.axes[1].total, place, panel, width, row, column, rows, columns
     cdef const char *s
     cdef char *t
@@ -115,20 +115,20 @@ cdef void _panels(const Job *job, const char *source, char *target, int64_t firs
         first += rows * columns
 
 
-cdef inline void _kept(const Job *job, int64_t column, int64_t *low, int64_t *high) noexcept nogil:
+cdef inline void _rows_of_part(const Job *job, int64_t column, int64_t *low, int64_t *high) noexcept nogil:
     low[0] = job.part.cut[column] if job.part.rest else 0
     high[0] = job.axes[0].total if job.part.rest else job.part.cut[column]
 
 
 cdef void _part(const Job *job, const char *s, char *t, int64_t first, int64_t last, bint stream) noexcept nogil:
-    """Column by column; in a transposing move, by tiles where some columns have rows in common."""
+    """Move a part column by column; with crossing lines, by tiles where columns have rows in common."""
     cdef const int64_t *before = job.part.before
     cdef int64_t n1 = job.axes[1].total, column = part_at(before, n1, first), end, low, high, top, bottom, a, b, dense, k
     while first < last:
         end = column
         top, bottom = 0, job.axes[0].total
         while job.tiled and end < min(n1, column + STRIP) and before[end] >= first and before[end + 1] <= last:
-            _kept(job, end, &low, &high)
+            _rows_of_part(job, end, &low, &high)
             if min(bottom, high) <= max(top, low):
                 break
             top, bottom = max(top, low), min(bottom, high)
@@ -139,7 +139,7 @@ cdef void _part(const Job *job, const char *s, char *t, int64_t first, int64_t l
             top = bottom = 0
             end = column + 1
         for k in range(column, end):
-            _kept(job, k, &low, &high)
+            _rows_of_part(job, k, &low, &high)
             dense = before[k] - low
             a, b = max(low, first - dense), min(high, last - dense)
             if top < bottom:
@@ -158,7 +158,7 @@ cdef inline void _line(const Job *job, int64_t row, int64_t row_end, int64_t col
 
 cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                  const char *s, char *t, bint stream) noexcept nogil:
-    """A rectangle of at most STRIP columns by tiles."""
+    """Move a rectangle of at most STRIP columns by tiles."""
     cdef Cursor c
     cdef int64_t low, high
     cdef Py_ssize_t x1[STRIP]
@@ -167,47 +167,47 @@ cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, i
     begin(job.axes[1], column, column_end, &c)
     columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1, STRIP)
     for k in range(columns):
-        _kept(job, column + k, &low, &high)
+        _rows_of_part(job, column + k, &low, &high)
         x1[k] += (job.part.before[column + k] - low) * job.to_source
         y1[k] += (job.part.before[column + k] - low) * job.to_target
     _tile_rows(job, row, row_end, x1, y1, columns, s, t, stream)
 
 
 cdef struct Alike:
-    Py_ssize_t start  # of runs that are copied in one loop
+    Py_ssize_t start  # of runs copied in one loop
     Py_ssize_t count
-    Py_ssize_t bytes  # of each; 0 where they differ
+    Py_ssize_t bytes  # of each; 0 if they differ
 
 
 cdef Py_ssize_t _by_length(Span *spans, Py_ssize_t count, Py_ssize_t item, Alike *groups) noexcept nogil:
-    """Bring short runs of one length together, in any order: to find out how long each is takes longer than to copy it."""
-    cdef Py_ssize_t made = 0, start = 0, end, k
-    while start < count and made < LENGTHS:
+    """Group short runs by length, in any order: finding the length of each would take longer than copying it."""
+    cdef Py_ssize_t n_groups = 0, start = 0, end, k
+    while start < count and n_groups < LENGTHS:
         end = start + 1
         for k in range(end, count):
             if spans[k].n == spans[start].n:
                 spans[k], spans[end] = spans[end], spans[k]
                 end += 1
-        groups[made] = Alike(start, end - start, spans[start].n * item)
-        made += 1
+        groups[n_groups] = Alike(start, end - start, spans[start].n * item)
+        n_groups += 1
         start = end
     if start < count:
-        groups[made - 1].count += count - start
-        groups[made - 1].bytes = 0
-    return made
+        groups[n_groups - 1].count += count - start
+        groups[n_groups - 1].bytes = 0
+    return n_groups
 
 
 cdef struct Line:
-    # some hundred runs of a line, whose places are the same in other lines
-    Py_ssize_t count, made
+    # some hundred runs of a line, with the same places in other lines
+    Py_ssize_t count, n_groups
     bint dense  # no run has gaps
     Alike groups[LENGTHS]
-    bint past  # they are written past the cache
+    bint past  # written with non-temporal stores
     Span spans[SPANS]
 
 
 cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *line) noexcept nogil:
-    """The next runs of so many lines, as many as there is room for."""
+    """Take the next runs of `lines` lines, as many as there is room for."""
     cdef Py_ssize_t item = job.item, longest = 0, n, k, from_, to, stride_from, stride_to
     cdef bint equal = True, dense
     line.count = 0
@@ -230,9 +230,9 @@ cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *lin
     equal = equal and line.dense
     line.past = stream and longest * item >= SHORTEST_STREAMED
     line.groups[0] = Alike(0, line.count, line.spans[0].n * item if equal and line.count > 1 else 0)
-    line.made = 1
+    line.n_groups = 1
     if line.dense and not equal and not line.past and longest * item <= LONGEST_SHORT and lines > FEW_LINES:
-        line.made = _by_length(line.spans, line.count, item, line.groups)
+        line.n_groups = _by_length(line.spans, line.count, item, line.groups)
 
 
 cdef inline void _copy_line(const Job *job, const Line *line, const char *s, char *t) noexcept nogil:
@@ -241,13 +241,13 @@ cdef inline void _copy_line(const Job *job, const Line *line, const char *s, cha
     if job.factors.type != PLAIN:
         add_spans(t, s, line.spans, line.count, &job.factors)
         return
-    for k in range(line.made):
+    for k in range(line.n_groups):
         group = line.groups + k
         copy_spans(t, s, line.spans + group.start, group.count, job.item, group.bytes, line.dense, line.past)
 
 
 cdef inline void _copy_lines(const Job *job, const Span *run, const Cursor *c, const char *s, char *t, bint stream) noexcept nogil:
-    """Lines of one dense run."""
+    """Move lines of one dense run."""
     s += c.x * job.ss[1] + run.from_
     t += c.y * job.ts[1] + run.to
     if job.factors.type != PLAIN:
@@ -258,7 +258,7 @@ cdef inline void _copy_lines(const Job *job, const Span *run, const Cursor *c, c
 
 cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                    const char *s, char *t, bint stream) noexcept nogil:
-    """Line by line, some hundred runs of each."""
+    """Move line by line, some hundred runs of each."""
     cdef Line line
     cdef Cursor c, r
     cdef int64_t j
@@ -278,7 +278,7 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
 
 cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                       const char *s, char *t, bint stream) noexcept nogil:
-    """A few long lines of short periods, some of which are taken as a line; False where they are not so long."""
+    """Move a few long lines of short periods, with several periods taken as a line; False if they are not long enough."""
     cdef Line line
     cdef Cursor c, r
     cdef const Table *rows = job.axes[0]
@@ -311,7 +311,7 @@ cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t colu
 
 cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssize_t target, Py_ssize_t *x, Py_ssize_t *y,
                         Py_ssize_t most) noexcept nogil:
-    """Distances in bytes of the next elements of a dimension, `most` of them at most."""
+    """Offsets in bytes of the next elements of a dimension, at most `most`."""
     cdef Py_ssize_t count = 0
     while count < most and (c.count or next_run(runs, c)):
         x[count], y[count] = c.x * source, c.y * target
@@ -328,7 +328,7 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
 
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                    const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
-    """Along lines of the target; with `stream`, the squares beside those are fetched."""
+    """Move squares along lines of the target; with `stream`, prefetch the neighbouring squares."""
     cdef Py_ssize_t i, j = 0, height, width
     while j < columns:
         width = min(job.side, columns - j)
@@ -347,7 +347,7 @@ cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize
 
 cdef bint _stream(const Job *job, char *t, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0, const Py_ssize_t *x1,
                   Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    """A tile whose rows are dense in the target; False where that is not worth it."""
+    """Stream a tile whose rows are dense in the target; False if that is not faster."""
     if job.factors.type != PLAIN:
         return stream_added_tile(t, y1, s, x0, x1, rows, columns, job.item, &job.factors)
     return stream_tile(t, y1, s, x0, x1, rows, columns, job.item)
@@ -355,7 +355,7 @@ cdef bint _stream(const Job *job, char *t, const Py_ssize_t *y1, const char *s, 
 
 cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                 const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
-    """In squares; with `stream`, long runs of rows of the target by cache lines past the cache, and squares between them."""
+    """Move a tile in squares; with `stream`, long runs of rows of the target by streamed cache lines, and squares between them."""
     cdef Py_ssize_t first = 0, start = 0, end
     while stream and start < rows:
         end = start + 1
@@ -370,7 +370,7 @@ cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t 
 
 cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssize_t *x1, const Py_ssize_t *y1,
                      Py_ssize_t columns, const char *s, char *t, bint stream) noexcept nogil:
-    """All rows of some columns whose places are known."""
+    """Move all rows of columns with known places."""
     cdef Cursor r
     cdef Py_ssize_t x0[LARGEST_TILE]
     cdef Py_ssize_t y0[LARGEST_TILE]
@@ -388,7 +388,7 @@ cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssiz
 
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                  const char *s, char *t, bint stream) noexcept nogil:
-    """Small squares, so that both sides use whole cache lines, whatever runs these are made of."""
+    """Move by small squares, so that both sides use whole cache lines, whatever their runs."""
     cdef Cursor c
     cdef Py_ssize_t x1[LARGEST_TILE]
     cdef Py_ssize_t y1[LARGEST_TILE]

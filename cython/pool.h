@@ -12,7 +12,7 @@
 #include "flags.h"
 
 enum { MOST_THREADS = 256 };
-enum { SPIN_NS = 20000 };  /* how long a call that has nothing more to do looks for the others' end before it sleeps */
+enum { SPIN_NS = 20000 };  /* time for which a call polls for the end of the other threads before it sleeps */
 
 typedef void (*Work)(void *task, int64_t piece);
 
@@ -20,10 +20,10 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t wanted, finished;
     pthread_t threads[MOST_THREADS];
-    int made;  /* threads beside the caller's */
+    int count;  /* threads without the caller's */
     /* Under the lock: */
     int64_t calls;
-    int open, ended;  /* whether threads may enter the call, and whether they are to end */
+    int open, ended;  /* whether threads may enter the call, and whether they must end */
     int64_t inside;  /* threads in the call; also read without the lock */
     /* Of the call, set before it opens: */
     Work work;
@@ -33,9 +33,9 @@ typedef struct {
 
 static Pool *pool;  /* made by the first call */
 static int pool_size = 1;  /* threads that share a call, the caller's among them */
-static char pool_held;  /* by the one call, or the one change, that there is at a time */
+static char pool_held;  /* by one call or one change at a time */
 
-/* Memory that threads share is not written in a new process in which they do not exist; it makes its own. */
+/* A forked process has none of the threads; it makes a pool of its own and leaves this one alone. */
 static void pool_forked(void)
 {
     pool = NULL;
@@ -54,7 +54,7 @@ static void *pool_thread(void *argument)
     Pool *p = argument;
     int64_t seen = 0;
 #ifdef __linux__
-    prctl(PR_SET_NAME, "redistribute");  /* what `top -H` and debuggers show */
+    prctl(PR_SET_NAME, "redistribute");  /* shown by `top -H` and debuggers */
 #endif
     pthread_mutex_lock(&p->lock);
     for (;;) {
@@ -75,8 +75,8 @@ static void *pool_thread(void *argument)
     return NULL;
 }
 
-/* As many threads as can be had; signals are for the threads that Python knows. */
-static Pool *pool_made(void)
+/* As many threads as possible, with all signals blocked. */
+static Pool *pool_create(void)
 {
     static int prepared;
     sigset_t all, before;
@@ -92,8 +92,8 @@ static Pool *pool_made(void)
     pthread_cond_init(&p->finished, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (p->made < pool_size - 1 && pthread_create(p->threads + p->made, NULL, pool_thread, p) == 0)
-        p->made++;
+    while (p->count < pool_size - 1 && pthread_create(p->threads + p->count, NULL, pool_thread, p) == 0)
+        p->count++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return p;
 }
@@ -101,8 +101,8 @@ static Pool *pool_made(void)
 static int pool_hold(void) { return !__atomic_test_and_set(&pool_held, __ATOMIC_ACQUIRE); }
 static void pool_release(void) { __atomic_clear(&pool_held, __ATOMIC_RELEASE); }
 
-/* Do work(task, k) for all k below `pieces`, in any order, by so many threads, the caller's among them; 0 where the caller is
- * to do it alone: another call has the threads. */
+/* Do work(task, k) for all k below `pieces`, in any order, with `threads` threads, the caller's included; 0 if another
+ * call has the threads, and the caller must do it alone. */
 static int pool_share(Work work, void *task, int64_t pieces, int64_t threads)
 {
     Pool *p;
@@ -110,9 +110,9 @@ static int pool_share(Work work, void *task, int64_t pieces, int64_t threads)
     if (!pool_hold())
         return 0;
     if (pool == NULL)
-        pool = pool_made();
+        pool = pool_create();
     p = pool;
-    if (p == NULL || p->made == 0) {
+    if (p == NULL || p->count == 0) {
         pool_release();
         return 0;
     }
@@ -124,14 +124,14 @@ static int pool_share(Work work, void *task, int64_t pieces, int64_t threads)
     p->calls++;
     p->open = 1;
     pthread_mutex_unlock(&p->lock);
-    if (threads > p->made)
+    if (threads > p->count)
         pthread_cond_broadcast(&p->wanted);
     else
         for (k = 1; k < threads; k++)
             pthread_cond_signal(&p->wanted);
     take_pieces(p);
     pthread_mutex_lock(&p->lock);
-    p->open = 0;  /* whoever wakes up now has come too late, and is not waited for */
+    p->open = 0;  /* threads that wake up now are too late, and not waited for */
     pthread_mutex_unlock(&p->lock);
     for (until = peek(&p->inside) ? now() + SPIN_NS : 0; peek(&p->inside) && now() < until;)
         relax();
@@ -145,7 +145,7 @@ static int pool_share(Work work, void *task, int64_t pieces, int64_t threads)
     return 1;
 }
 
-/* End the threads, and have `size` from the next call on; 0 while a call has them. */
+/* End the threads and use `size` from the next call on; 0 while a call has them. */
 static int pool_resize(int size)
 {
     Pool *p;
@@ -160,7 +160,7 @@ static int pool_resize(int size)
         p->ended = 1;
         pthread_mutex_unlock(&p->lock);
         pthread_cond_broadcast(&p->wanted);
-        for (k = 0; k < p->made; k++)
+        for (k = 0; k < p->count; k++)
             pthread_join(p->threads[k], NULL);
         pthread_cond_destroy(&p->finished);
         pthread_cond_destroy(&p->wanted);

@@ -1,35 +1,35 @@
-"""What one process shares with others in all dimensions: the products of what it shares along each."""
+"""Products of the index runs that one process shares with others along each dimension."""
 
 from libc.stdint cimport int64_t
 
-from .by_process cimport Shared
+from .by_process cimport SharedRuns
 
 
 def products(list dims):
-    """All that a process shares with each process that it shares anything with. Not collective.
+    """Combine the index runs of all dimensions, for each process with elements in common.
 
     Parameters
     ----------
-    dims : list of list of Shared
-        What it shares along each dimension, as `by_process` gives it.
+    dims : list of list of SharedRuns
+        Runs along each dimension, as of `by_process`.
 
     Returns
     -------
     list of tuple
-        The other process's coordinates, the global indices of the first element, and the `Shared` of each dimension. The
+        The other process's coordinates, the global indices of the first element, and the `SharedRuns` of each dimension. The
         process along the last dimension ascends fastest.
     """
     cdef Py_ssize_t k, d = len(dims)
     cdef list at = [0] * d, chosen
     result = []
-    for some in dims:
-        if not some:
+    for axis_runs in dims:
+        if not axis_runs:
             return result
     k = 0
     while k >= 0:
         chosen = [(<list?> dims[k])[<Py_ssize_t> at[k]] for k in range(d)]
         result.append((
-            tuple([(<Shared?> axis).remote for axis in chosen]), tuple([(<Shared> axis).first for axis in chosen]),
+            tuple([(<SharedRuns?> axis).remote for axis in chosen]), tuple([(<SharedRuns> axis).first for axis in chosen]),
             tuple(chosen),
         ))
         k = d - 1
@@ -43,18 +43,18 @@ def products(list dims):
 
 
 cpdef list runs_of_all(dims, str kind):
-    """Their runs of that kind, for each dimension. Not collective."""
+    """The runs of a kind, for each dimension."""
     if kind == "packed":
-        return [(<Shared?> axis).packed for axis in dims]
+        return [(<SharedRuns?> axis).packed for axis in dims]
     if kind == "unpacked":
-        return [(<Shared?> axis).unpacked for axis in dims]
+        return [(<SharedRuns?> axis).unpacked for axis in dims]
     if kind == "copied":
-        return [(<Shared?> axis).copied for axis in dims]
+        return [(<SharedRuns?> axis).copied for axis in dims]
     raise ValueError(f"there are no runs {kind!r}")
 
 
 def number_of(tuple coords, tuple shape):
-    """The number of a process in a grid of that shape, row by row. Not collective."""
+    """The number of a process in a grid, row by row."""
     cdef int64_t number = 0
     cdef Py_ssize_t k
     if len(coords) != len(shape):

@@ -1,4 +1,4 @@
-# Votes and lanes in memory that the ranks of one node share.
+# Votes and lanes in the shared memory of a node.
 
 from libc.stdint cimport int64_t
 
@@ -20,7 +20,7 @@ cdef enum:
     SLOTS = 4
     REPACKED = 5
     PACKING = 6  # two of them, see lanes.pyx
-    # and the receiver's, behind it; those after SWITCH are its own, see lanes.pyx
+    # the receiver's line, behind it; only the receiver uses those after SWITCH, see lanes.pyx
     CONSUMED = LINE
     SWITCH = LINE + 1
     LEFT = LINE + 2
@@ -28,11 +28,11 @@ cdef enum:
     TRIED = LINE + 4
     READING = LINE + 5  # two of them
     # the sender's line of a rank to itself
-    BROKEN = 0
+    ABORTED = 0
     ENDED = 1
 
-# The fields of a vote, in the order in which they stand behind its number; RULES in ring.pyx says what they mean. Those
-# from SOURCE on are on a second cache line, which the vote of a transfer does without.
+# The fields of a vote, in their order behind its number; RULES in ring.pyx defines them. Fields from SOURCE on are on a second
+# cache line, which the vote of a transfer does not use.
 cdef enum:
     FAILED = 0
     PENDING = 1
@@ -47,7 +47,7 @@ cdef enum:
     FIELDS = 10
     NARROW = 7  # fields of a transfer's vote
 
-# What comes of a vote: of each field the largest value, and the smallest one that is known.
+# The count of a vote: of each field the largest value and the smallest known one.
 cdef struct Tally:
     int64_t largest[FIELDS]
     int64_t smallest[FIELDS]
@@ -66,14 +66,14 @@ cdef class Outcome:
 
 cdef class Ring:
     cdef readonly int64_t rank, size, area
-    cdef public int64_t spins, patience
-    cdef public bint closed  # whether nothing is to be started any more
+    cdef public int64_t spins, timeout_ns
+    cdef public bint closed  # whether no operation may be started any more
     cdef object _memory
     cdef int64_t *_votes
     cdef int64_t *_lanes
     cdef char *areas
-    cdef readonly int64_t posted, counted  # votes of this rank, and those counted to the end
-    cdef int64_t traffics, divided_for  # how many there were, and for which of them the area is divided
+    cdef readonly int64_t posted, counted  # this rank's votes, and the counted ones
+    cdef int64_t traffics, divided_for  # the number of `Traffic` objects, and the one for which the area is divided
     cdef int64_t *vote_of(self, int64_t rank, int64_t number) noexcept nogil
     cdef int64_t *lane(self, int64_t sender, int64_t receiver) noexcept nogil
     cdef bint post(self, const int64_t *values, int64_t width) noexcept nogil

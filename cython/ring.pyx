@@ -1,10 +1,10 @@
-"""Votes, and chunks of messages, through memory that the ranks of one node share.
+"""Rings: votes and chunks of messages in the shared memory of a node.
 
-The memory holds, in this order and each on cache lines of its own: VOTES votes of each rank; for each ordered pair of
-ranks the sender's line and the receiver's line of their lane; for each rank an area for the chunks that it sends. Whoever
-writes a line or an area is named; everybody else only reads it. A chunk is packed into a slot of the sender's area, the
-counter `published` of the lane is raised, the receiver unpacks the chunk and raises `consumed`: so the bytes stay in
-cache between the two, and main memory sees one read and one write of each. docs/protocol.md has the rules.
+The memory holds, in this order and on separate cache lines: VOTES votes of each rank; for each ordered pair of ranks the
+sender's line and the receiver's line of their lane; for each rank an area for the chunks that it sends. Each line or area has
+one writer. A sender packs a chunk into a slot of its area and raises the counter `published` of the lane; the receiver unpacks
+the chunk and raises `consumed`. So the bytes stay in cache between the two, and main memory sees one read and one write of
+each. docs/protocol.md has the rules.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
@@ -20,27 +20,27 @@ cdef extern from "<errno.h>" nogil:
     int errno
 
 cdef enum:
-    PAIR = 2 * LINE  # a line and the one that is fetched with it
+    PAIR = 2 * LINE  # two lines, which processors fetch together
     VOTE = PAIR  # the number of a vote and its fields
-    VOTES = 16  # votes of one rank that may be seen at once: twice those that it may have open
+    VOTES = 16  # vote lines of a rank: twice the most open votes
     OPEN = VOTES // 2
-    PATIENCE_NS = 1_000_000  # how long a compiled loop waits before it lets its caller look around
+    TIMEOUT_NS = 1_000_000  # how long a compiled loop waits before its caller checks the peers
 
 UNKNOWN = INT64_MIN
 
-# What all ranks must agree on. LARGEST: the largest value counts. EQUAL: all ranks that know a value have the same.
+# The fields of a vote and their rules. LARGEST: the largest value counts. EQUAL: all known values must be equal.
 LARGEST, EQUAL = "largest", "equal"
 RULES = {
-    "failed": LARGEST,  # number of ranks less this rank, on a rank where something is wrong; else 0: the lowest one counts
-    "pending": LARGEST,  # what the rank has still to be told, or to do, before it can go on; the caller says which number is what
-    "call": EQUAL,  # digest of what is called, with all arguments that must be the same
+    "failed": LARGEST,  # number of ranks minus this rank, on a rank with an error; else 0: the lowest failed rank counts
+    "pending": LARGEST,  # what the rank still needs before it can continue; the caller defines the numbers
+    "call": EQUAL,  # digest of the call, with all arguments that must be equal
     "dtype": EQUAL,  # digest of the arrays' dtypes
-    "item": LARGEST,  # bytes of an element, of the largest one where there are several arrays
-    "order": LARGEST,  # in which messages have their elements: by rows (1) or, if any rank has it so, by columns (2)
-    "packed": EQUAL,  # the order in which the rank has packed already
+    "item": LARGEST,  # bytes of the largest element
+    "order": LARGEST,  # order of elements in messages: by rows (1), or by columns (2) if any rank needs that
+    "packed": EQUAL,  # the order in which the rank has packed early
     "source": EQUAL,  # digest of the layout of A
     "target": EQUAL,  # digest of the layout of B
-    "side": EQUAL,  # of an inter-communicator: the one that sends
+    "side": EQUAL,  # the sending side of an inter-communicator
 }
 assert len(RULES) == FIELDS
 NAMES = tuple(RULES)
@@ -51,17 +51,17 @@ for _k in range(FIELDS):
 
 
 def bytes_needed(int64_t size, int64_t area):
-    """Bytes of shared memory for `size` ranks with `area` bytes each for chunks. Not collective."""
+    """Bytes of shared memory for `size` ranks with `area` bytes each for chunks."""
     return _control(size) + size * area
 
 
 cdef int64_t _control(int64_t size) noexcept nogil:
-    """Bytes of votes and lanes, up to a whole page: where areas begin."""
+    """Bytes of votes and lanes, rounded up to a page: the offset of the areas."""
     return (8 * (size * VOTES * VOTE + size * size * PAIR) + 4095) // 4096 * 4096
 
 
 cdef class SharedMemory:
-    """A file in memory, without keeping the file open: the mapping lives as long as this object. Not collective."""
+    """A mapping of a file; it needs no open file and lives as long as this object."""
 
     cdef char *_start
     cdef Py_ssize_t _size
@@ -81,11 +81,11 @@ cdef class SharedMemory:
 
 
 cdef class Tickets:
-    """How many things a group has started: the same on all its ranks, for all start them in the same order."""
+    """The number of tickets that a group has drawn, the same on all its ranks."""
 
 
 cdef class Vote:
-    """What one rank says in a vote: the fields of RULES, those left out unknown, or 0 where the largest counts."""
+    """What a rank states in a vote: the fields of RULES; by default unknown, or 0 where the largest counts."""
 
     def __init__(self, **fields):
         cdef int64_t k
@@ -98,7 +98,7 @@ cdef class Vote:
                 self.values[k] = value
 
     def numbers(self, int64_t[::1] into):
-        """Write it as numbers whose largest tell the outcome, for a reduction by MPI."""
+        """Write the fields as numbers whose maxima determine the outcome, for MPI_MAX."""
         cdef int64_t k
         for k in range(FIELDS):
             into[k] = self.values[k]
@@ -106,11 +106,11 @@ cdef class Vote:
 
 
 cdef class Outcome:
-    """What came of a vote, the same on all ranks: an attribute for each field has the largest value; None if none is known."""
+    """The outcome of a vote, the same on all ranks: for each field the largest value, None if none is known."""
 
     @staticmethod
     def of(Vote vote, const int64_t[::1] numbers):
-        """From the largest of all ranks' numbers."""
+        """The outcome, from the maxima of all ranks' numbers."""
         cdef Tally tally
         cdef int64_t k
         for k in range(FIELDS):
@@ -119,7 +119,7 @@ cdef class Outcome:
         return outcome_of(&tally, vote.wide)
 
     def is_same(self, Outcome other):
-        """Whether another vote came to the same."""
+        """Whether another vote had the same outcome."""
         cdef int64_t k
         for k in range(FIELDS if self.wide else NARROW):
             if self.tally.largest[k] != other.tally.largest[k] or self.tally.smallest[k] != other.tally.smallest[k]:
@@ -128,27 +128,27 @@ cdef class Outcome:
 
     @property
     def disputed(self):
-        """The names of the fields in which two ranks differ that must not."""
+        """Names of the fields in which ranks differ against their rule."""
         cdef int64_t k
-        found = []
+        names = []
         for k in range(FIELDS if self.wide else NARROW):
             if _is_equal[k] and disputed(&self.tally, k):
-                found.append(NAMES[k])
-        return found
+                names.append(NAMES[k])
+        return names
 
 
 cdef Outcome outcome_of(const Tally *tally, bint wide):
-    """What was counted; of a vote that is not wide nothing is known of the last fields."""
-    cdef Outcome made = Outcome.__new__(Outcome)
-    made.tally, made.wide = tally[0], wide
-    made.failed, made.pending = _known(tally.largest[FAILED]), _known(tally.largest[PENDING])
-    made.call, made.dtype = _known(tally.largest[CALL]), _known(tally.largest[DTYPE])
-    made.item, made.order = _known(tally.largest[ITEM]), _known(tally.largest[ORDER])
-    made.packed = _known(tally.largest[PACKED])
+    """The outcome of a count; a narrow vote leaves the last fields unknown."""
+    cdef Outcome outcome = Outcome.__new__(Outcome)
+    outcome.tally, outcome.wide = tally[0], wide
+    outcome.failed, outcome.pending = _known(tally.largest[FAILED]), _known(tally.largest[PENDING])
+    outcome.call, outcome.dtype = _known(tally.largest[CALL]), _known(tally.largest[DTYPE])
+    outcome.item, outcome.order = _known(tally.largest[ITEM]), _known(tally.largest[ORDER])
+    outcome.packed = _known(tally.largest[PACKED])
     if wide:
-        made.source, made.target = _known(tally.largest[SOURCE]), _known(tally.largest[TARGET])
-        made.side = _known(tally.largest[SIDE])
-    return made
+        outcome.source, outcome.target = _known(tally.largest[SOURCE]), _known(tally.largest[TARGET])
+        outcome.side = _known(tally.largest[SIDE])
+    return outcome
 
 
 cdef object _known(int64_t value):
@@ -161,18 +161,18 @@ cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil:
 
 
 cdef class Ring:
-    """One rank's view of the memory that it shares with the other ranks of its node. Not collective.
+    """One rank's view of the shared memory of its node.
 
     Parameters
     ----------
     memory : writable buffer
-        Of `bytes_needed(size, area)` bytes, zero at first, the same for all.
+        `bytes_needed(size, area)` bytes, the same memory on all ranks, zero at first.
     rank, size : int
-        Which of how many.
+        This rank and the number of ranks.
     area : int
-        Bytes of chunks that each rank may have on the way; a multiple of 64.
+        Bytes of a rank's area for chunks; a multiple of 64.
     spins : int
-        How often to look for a change before giving the core to others.
+        Polls before a wait yields its core.
     """
 
     def __init__(self, memory, int64_t rank, int64_t size, int64_t area, int64_t spins):
@@ -190,8 +190,8 @@ cdef class Ring:
         self._lanes = self._votes + size * VOTES * VOTE
         self.areas = <char *> self._votes + _control(size)
         self.rank, self.size, self.area, self.spins = rank, size, area, spins
-        self.patience = PATIENCE_NS
-        self.posted = self.counted = self.divided_for = 0  # also of a ring that is initialized anew, with memory that is
+        self.timeout_ns = TIMEOUT_NS
+        self.posted = self.counted = self.divided_for = 0  # also when a ring is initialized anew
 
     cdef int64_t *vote_of(self, int64_t rank, int64_t number) noexcept nogil:
         return self._votes + (rank * VOTES + number % VOTES) * VOTE
@@ -199,18 +199,18 @@ cdef class Ring:
     cdef int64_t *lane(self, int64_t sender, int64_t receiver) noexcept nogil:
         return self._lanes + (sender * self.size + receiver) * PAIR
 
-    def past_the_cache(self):
-        """For each rank, whether it writes large chunks for this one past the cache; None where that was never tried."""
+    def streams_by_rank(self):
+        """For each rank, whether it streams large chunks for this one; None if that was never tried."""
         cdef int64_t sender
         cdef int64_t *line
-        ways = []
+        streams = []
         for sender in range(self.size):
             line = self.lane(sender, self.rank)
-            ways.append(bool(line[SWITCH] & 1) if line[PERIOD] else None)
-        return ways
+            streams.append(bool(line[SWITCH] & 1) if line[PERIOD] else None)
+        return streams
 
     cdef bint post(self, const int64_t *values, int64_t width) noexcept nogil:
-        """Publish this rank's next vote; False while too many are open."""
+        """Post this rank's next vote; False while too many are open."""
         cdef int64_t *line
         cdef int64_t k
         if self.posted - self.counted >= OPEN:
@@ -223,7 +223,7 @@ cdef class Ring:
         return True
 
     cdef bint count(self, int64_t *cursor, Tally *tally, int64_t width) noexcept nogil:
-        """Count the oldest open vote as far as ranks have voted; True when all have. The cursor starts at zero."""
+        """Count the oldest open vote as far as it is cast; True when all ranks have voted. The cursor starts at zero."""
         cdef int64_t *line
         cdef int64_t k, value
         while cursor[0] < self.size:
@@ -242,8 +242,8 @@ cdef class Ring:
         return True
 
     cdef bint is_timed_out(self, int64_t *idle, int64_t *until) noexcept nogil:
-        """Wait a little; True when that has gone on for the ring's patience. Both counters start at zero."""
-        if self.patience == 0:
+        """Wait a little; True when the ring's timeout has passed. Both counters start at zero."""
+        if self.timeout_ns == 0:
             return True
         idle[0] += 1
         if idle[0] % (self.spins + 1):
@@ -253,34 +253,34 @@ cdef class Ring:
         if idle[0] % 64:
             return False
         if until[0] == 0:
-            until[0] = now() + self.patience
+            until[0] = now() + self.timeout_ns
         return now() > until[0]
 
     def missing(self):
-        """The ranks that have not cast the oldest vote that this rank has cast and not counted."""
+        """The ranks that have not cast this rank's oldest open vote."""
         if self.posted == self.counted:
             return []
         return [rank for rank in range(self.size) if peek(self.vote_of(rank, self.counted)) <= self.counted]
 
     def abort(self):
-        """Tell the others that this rank has left in the middle of a transfer: what they wait for will not come."""
+        """Notify the other ranks that this one has aborted a transfer."""
         self.closed = True
-        put(self.lane(self.rank, self.rank) + BROKEN, 1)
+        put(self.lane(self.rank, self.rank) + ABORTED, 1)
 
     def aborted_by(self):
-        """A rank that has left in the middle of a transfer, or None."""
+        """A rank that has aborted a transfer, or None."""
         for rank in range(self.size):
-            if peek(self.lane(rank, rank) + BROKEN):
+            if peek(self.lane(rank, rank) + ABORTED):
                 return rank
         return None
 
     def end(self, int64_t ticket):
-        """Tell the others that this rank starts nothing after that ticket, and has completed what it has started."""
+        """Notify the other ranks that this one starts nothing after `ticket` and has completed all operations."""
         self.closed = True
         put(self.lane(self.rank, self.rank) + ENDED, 1 + ticket)
 
     def ended_before(self, int64_t ticket):
-        """Another rank that does not come to that ticket, or None."""
+        """Another rank that has ended before `ticket`, or None."""
         cdef int64_t rank, ended
         for rank in range(self.size):
             ended = peek(self.lane(rank, rank) + ENDED)
@@ -290,14 +290,14 @@ cdef class Ring:
 
 
 cdef class RingVoting:
-    """A vote of the ranks of a ring. Votes are posted, and counted, in the same order on all ranks.
+    """The count of votes in a ring. Votes are posted and counted in the same order on all ranks.
 
     Parameters
     ----------
     ring : Ring
     vote : Vote
     posted : bool
-        Whether it is this rank's last vote, which has been posted, and not counted, already.
+        Whether the vote is this rank's last one, already posted and not counted.
     """
 
     cdef Ring _ring
@@ -305,7 +305,7 @@ cdef class RingVoting:
     cdef Tally _tally
     cdef int64_t _cursor
     cdef bint _posted
-    cdef readonly int64_t number  # how many votes there have been on this ring with this one; 0 until it is posted
+    cdef readonly int64_t number  # the number of the vote in this ring; 0 until it is posted
     cdef readonly Outcome outcome  # None until all have voted
 
     def __init__(self, Ring ring, Vote vote, bint posted=False):
@@ -314,13 +314,13 @@ cdef class RingVoting:
             self.number = ring.posted
 
     def post(self):
-        """Whether this rank's vote can be seen by the others. Those cast before it must have been posted."""
+        """Post the vote; True when it is posted. Votes cast before it must be posted."""
         if not self._posted and self._ring.post(self._vote.values, FIELDS if self._vote.wide else NARROW):
             self._posted, self.number = True, self._ring.posted
         return self._posted
 
     def test(self, bint block=False):
-        """Whether all ranks have voted. Votes cast before this one must have been counted. With `block`, wait for a while."""
+        """Count the vote; True when all ranks have voted. Votes cast before it must be counted. With `block`, wait for a while."""
         cdef int64_t idle = 0, until = 0, width = FIELDS if self._vote.wide else NARROW
         cdef bint done = False
         if self.outcome is not None:

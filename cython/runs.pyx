@@ -1,4 +1,4 @@
-"""The runs of one dimension: pairs of positions in a source and in a target, kept for one period."""
+"""Runs of one dimension: pairs of positions in a source and in a target, stored for one period."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
@@ -9,7 +9,7 @@ import numpy as np
 cdef class Runs:
     """Pairs of positions along one dimension, ascending: runs of `count` elements with a step on either side.
 
-    Runs are kept for one period; the pattern repeats with `period_x`, `period_y`. Single elements at equal distances
+    Runs are stored for one period; the pattern repeats with `period_x`, `period_y`. Single elements at equal distances
     become one run with a step, adjacent runs become one.
 
     Parameters
@@ -17,15 +17,15 @@ cdef class Runs:
     x, y, length : contiguous int64 arrays
         Starts on either side and lengths of the runs of one period.
     period_x, period_y : int
-        What is added to the starts from one period to the next.
+        Distances of the starts between periods.
     total : int
-        Number of elements in all; it may end inside a period.
+        The number of elements; the last period may be incomplete.
     """
 
     def __init__(self, const int64_t[::1] x, const int64_t[::1] y, const int64_t[::1] length,
                  int64_t period_x, int64_t period_y, int64_t total):
         if self.table.x != NULL:
-            raise ValueError("Runs cannot be made twice")
+            raise ValueError("Runs cannot be initialized twice")
         if x.shape[0] and not x.shape[0] == y.shape[0] == length.shape[0]:
             raise ValueError(f"as many x, y and lengths are needed, not {x.shape[0]}, {y.shape[0]} and {length.shape[0]}")
         if x.shape[0]:
@@ -43,7 +43,7 @@ cdef class Runs:
 
     @property
     def total(self):
-        """Number of elements in all."""
+        """The number of elements."""
         return self.table.total
 
     @property
@@ -62,7 +62,7 @@ cdef class Runs:
         return self.table.period_y
 
     def expand(self):
-        """Every pair of positions as an int64 array of rows x, y: for tests and for a person to read."""
+        """Every pair of positions, as an int64 array of rows x, y, for tests."""
         cdef int64_t position, x, y
         pairs = np.empty((self.table.total, 2), np.int64)
         for position in range(self.table.total):
@@ -84,9 +84,9 @@ cdef class Runs:
 
 cdef Runs runs_of(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t period_x, int64_t period_y,
                   int64_t total):
-    cdef Runs made = Runs.__new__(Runs)
-    _fill(&made.table, x, y, length, n, period_x, period_y, total)
-    return made
+    cdef Runs result = Runs.__new__(Runs)
+    _fill(&result.table, x, y, length, n, period_x, period_y, total)
+    return result
 
 
 cdef int _fill(Table *t, const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t period_x,
@@ -121,7 +121,7 @@ cdef int _fill(Table *t, const int64_t *x, const int64_t *y, const int64_t *leng
 
 cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t *out_x,
                        int64_t *step_x, int64_t *out_y, int64_t *step_y, int64_t *count) noexcept:
-    """Join runs that continue one another; write them where there is room (pointers not NULL); return how many."""
+    """Join adjacent runs; write them if pointers are not NULL; return their number."""
     cdef Py_ssize_t made = 0, k
     cdef int64_t cx = x[0], cy = y[0], dx = 1, dy = 1, c = length[0]
     for k in range(1, n + 1):

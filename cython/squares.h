@@ -19,7 +19,7 @@ static inline int is_wide(void)
 }
 
 #if defined(__SSE2__)
-/* Elements of 16 bytes of as many lines as that has elements, turned. */
+/* Elements of 16 bytes of as many lines as a cache line has elements, transposed. */
 INLINE void turn(char *d, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
 {
     if (item == 8) {
@@ -39,7 +39,7 @@ INLINE void turn(char *d, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
     }
 }
 
-/* Where the lines of a square are in a buffer. */
+/* Offsets of the lines of a square in a buffer. */
 static const ptrdiff_t IN_SQUARE[16] = {0, 64, 128, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768, 832, 896, 960};
 enum { LARGEST_SQUARE = 16 * 64 };
 
@@ -119,7 +119,7 @@ WIDE_INLINE void square_16(char *d, const ptrdiff_t *to1, const char *s, const p
         }
 }
 
-/* Past the cache, of elements of 4 or 8 bytes; or into a buffer, of 4, 8 or 16. */
+/* Streamed, of elements of 4 or 8 bytes; or into a buffer, of 4, 8 or 16. */
 WIDE void stream_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
 {
     if (item == 8)
@@ -143,7 +143,7 @@ static inline void take_square(char *square, const char *s, const ptrdiff_t *fro
 { (void)square; (void)s; (void)from0; (void)item; }
 #endif
 
-/* A square whose lines are as wide as a cache line, turned into a buffer. */
+/* A square whose lines are as wide as a cache line, transposed into a buffer. */
 INLINE void turn_square(char *square, const char *s, const ptrdiff_t *from0, ptrdiff_t item, int wide)
 {
     const ptrdiff_t side = 64 / item, unit = 16 / item;

@@ -1,4 +1,4 @@
-# Which kind of store writes B: through the cache or past it.
+# The kind of stores for B: ordinary or non-temporal.
 
 from libc.stdint cimport int64_t
 
@@ -9,15 +9,15 @@ cdef class SizeClass:
 cdef class Trials:
     cdef readonly SizeClass size_class
     cdef bint decided, past  # by a trial of its own
-    cdef int step  # of the trial under way, from 1 on
+    cdef int step  # of the present trial, from 1 on
     cdef double usual, other  # nanoseconds per byte of the kind in use, and of the other one, as measured in this trial
     cdef int begin(self) noexcept
     cdef bint kind_at(self, int step) noexcept
     cdef void end(self, int step, double cost) noexcept
 
 cdef class Stores:
-    cdef readonly bint past  # of the use under way
-    cdef readonly bint timed  # whether to say what it takes
+    cdef readonly bint past  # in the present use
+    cdef readonly bint timed  # whether the use is timed
     cdef readonly int64_t nbytes
     cdef Trials trials
     cdef int step

@@ -1,7 +1,7 @@
-"""The threads that share one rank's large moves: none but the caller's own, until `use` says otherwise.
+"""Threads that share one rank's large moves: only the caller's own, until `use` sets more.
 
-They are made by the first move that is large enough, and sleep between moves. A move that finds them at work for another
-thread is made by its caller alone. A forked process makes its own.
+The first large move makes them, and they sleep between moves. While they work for another thread, a caller moves alone. A
+forked process makes its own threads.
 """
 
 import atexit
@@ -19,12 +19,12 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:
-    LONGER = 4  # times what a thread moves alone, so that it is not woken too often
-    FEWEST = 2  # pieces for each thread, of a small move: the C library copies long runs faster than short ones
-    EACH = 8  # the same of a large one: a thread that comes late, or whose core has other work, takes fewer
+    LONGER = 4  # factor on the bytes of a single thread, so that threads are not woken too often
+    FEWEST = 2  # pieces per thread of a small move: the C library copies long runs faster than short ones
+    EACH = 8  # pieces per thread of a large move: a late or slow thread takes fewer
 
 MOST = MOST_THREADS  # threads
-FLOOR = 1024 * 1024  # bytes for each thread, at least: some 100 us, twice of what it takes to wake one
+FLOOR = 1024 * 1024  # least bytes per thread: some 100 us, twice the time of waking it
 
 cdef int64_t least_shared = INT64_MAX
 cdef int64_t _floor = INT64_MAX
@@ -32,14 +32,14 @@ cdef bint _at_exit = False
 
 
 def use(int threads, int64_t floor=FLOOR):
-    """Share moves among so many threads from now on, the caller's own among them. Not collective.
+    """Share moves among a number of threads, the caller's own included.
 
     Parameters
     ----------
     threads : int
-        1: every move is its caller's alone.
+        1: a caller moves alone.
     floor : int
-        Bytes for each thread, at least; fewer for tests only.
+        Least bytes per thread; other values are for tests.
     """
     global least_shared, _floor, _at_exit
     if not 1 <= threads <= MOST or floor < 1:
@@ -57,12 +57,12 @@ def use(int threads, int64_t floor=FLOOR):
 
 
 def used():
-    """How many threads share a large move. Not collective."""
+    """The number of threads that share a large move."""
     return threads_used()
 
 
 def _end():
-    """End the threads, unless a thread that Python does not wait for has them."""
+    """End the threads, unless a daemon thread uses them."""
     global least_shared
     least_shared = INT64_MAX
     pool_resize(1)

@@ -1,6 +1,6 @@
-"""What one rank moves through a ring in one run: chunks of each message, packed, unpacked and copied in turn.
+"""Traffic: all moves of one rank through a ring in one run, as chunks that are packed, unpacked and copied in turn.
 
-The area in which a rank packs is divided among its messages, and all of them go along the source together.
+A rank's area is divided among its messages, which advance along the source together.
 """
 
 from libc.stdint cimport int64_t
@@ -15,19 +15,19 @@ from .threads cimport threads_used
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
-    MOST_LOOKS = 1000  # looks at a group whose lanes are not ready together before they go one by one
-    FEW_LOOKS = 20  # the same where ranks share cores, and each look lets another rank work
+    MOST_POLLS = 1000  # polls of a group whose lanes are not all ready, before lanes go separately
+    FEW_POLLS = 20  # the same if ranks share cores, and each poll lets another rank work
 
 
 cdef int64_t _column_of(const Load *load) noexcept:
-    """Bytes of a column, where all is columns of one box; else 0."""
+    """Bytes of a column if the load is whole columns of one box; else 0."""
     if load.count != 1 or load.sections.job.part != NULL:
         return 0
     return load.sections.job.axes[0].total * load.sections.job.item
 
 
 cdef class Traffic:
-    """All that this rank moves through a ring in one run, for arrays of one kind. Not collective.
+    """All moves of this rank through a ring in one run, for arrays of one kind.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ cdef class Traffic:
     limit : int
         Bytes of the area that may be used.
     most_slots : int
-        Slots that a lane has if there is enough to send.
+        Most slots of a lane.
     stores : Stores
-        By which each run chooses whether to write long runs of the target past the cache.
+        Chooses for each run whether long runs of the target are written with non-temporal stores.
     shortest : int
-        Move messages that share columns together where their runs have so many bytes in the mean; -1: never.
+        Least mean bytes of a run for which messages that share columns are interleaved; -1: never.
     """
 
     def __init__(self, Ring ring, list sends, list receives, list copies, int64_t limit, int64_t most_slots, Stores stores not None,
@@ -85,7 +85,7 @@ cdef class Traffic:
         free(self._sends)
 
     cdef int _group(self) except -1:
-        """Find the lanes that share the columns of an array."""
+        """Group the lanes that share the columns of an array."""
         cdef Py_ssize_t n_copies = self._n_copies if threads_used() == 1 else 0  # several threads copy by themselves
         if self._shortest < 0:
             return 0
@@ -96,7 +96,7 @@ cdef class Traffic:
         self._n_send_groups = self._n_groups = make_groups(
             self._groups, self._sends, self._n_sends, self._copies, n_copies, True, self._shortest, self._run.stream
         )
-        # a rank that spins while it waits has time to copy then what stays here
+        # a rank that spins while it waits has time for the local copy then
         self._n_groups += make_groups(
             self._groups + self._n_groups, self._receives, self._n_receives, self._copies,
             0 if self.ring.spins else n_copies, False, self._shortest, self._run.stream,
@@ -104,7 +104,7 @@ cdef class Traffic:
         return 0
 
     cdef void _write(self, bint past) noexcept:
-        """Write past the cache in this run, or through it: which lanes go together depends on that."""
+        """Set the kind of stores of this run, and group lanes anew, which depends on it."""
         cdef Py_ssize_t k
         if past == self._run.stream:
             return
@@ -114,19 +114,19 @@ cdef class Traffic:
         self._n_send_groups = self._n_groups = 0
         try:
             self._group()
-        except MemoryError:  # each lane by itself is as right
+        except MemoryError:  # separate lanes are correct too
             for k in range(self._n_sends + self._n_receives if self._groups != NULL else 0):
                 end_group(self._groups + k)
             self._n_send_groups = self._n_groups = 0
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
-        """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together.
+        """Divide the area into slots: each send has as many chunks, so that all lanes advance along the source together.
 
-        An element of every send is room enough. item <= stride, slots * stride <= share and sends * share <= limit; no step
+        Room for an element of every send suffices. item <= stride, slots * stride <= share and sends * share <= limit; no step
         is larger than the stride.
         """
         cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most, item = 1
-        cdef int64_t column = 0, unit  # the longest; of those that go together
+        cdef int64_t column = 0, unit  # bytes of the longest column, and of those packed together
         cdef Py_ssize_t k
         cdef Lane *lane
         for k in range(self._n_sends):
@@ -134,7 +134,7 @@ cdef class Traffic:
             column = max(column, parts_of(self._sends[k].column, 64) * 64)
         if self._n_sends and share < item:
             raise ValueError(f"{limit} bytes are not enough for {self._n_sends} messages with elements of {item}")
-        if share - share % 64 >= item:  # whole cache lines, where an element still fits
+        if share - share % 64 >= item:  # whole cache lines, if an element still fits
             share -= share % 64
         slots = max(<int64_t> 1, min(most_slots, share // item))
         if column and share // column > 1:
@@ -150,7 +150,7 @@ cdef class Traffic:
         self._rounds = 1
         for k in range(self._n_sends):
             lane = self._sends + k
-            # a chunk ends where an element does
+            # a chunk ends with an element
             most = stride - (stride % item if lane.load.least == lane.load.most else item - 1)
             if lane.column:
                 most = stride - stride % self._unit(lane, column, stride)
@@ -168,15 +168,15 @@ cdef class Traffic:
         return 0
 
     cdef int64_t _unit(self, const Lane *lane, int64_t longest, int64_t stride) noexcept:
-        """Bytes of the columns whose elements are a cache line, where they fit into a slot: a line of the target across them gets whole ones."""
+        """Bytes of as many columns as a cache line has elements, if they fit into a slot: crossing lines of the target are then whole."""
         cdef int64_t together = max(<int64_t> 1, LINE_BYTES // lane.load.most)
         return lane.column * together if longest * together <= stride else lane.column
 
     def begin(self, Origins origins, int64_t mark=0, bint timed=False):
-        """Start a run with the arrays that are there; the run before has ended.
+        """Start a run with the given arrays; the last run has ended.
 
-        `mark`, if not 0, is the number of a vote before which ranks packed in another order than the one agreed on: what
-        a sender has is good only when it says that it has packed anew. With `timed`, `spent` tells where the time went.
+        `mark`, if not 0, is the number of a vote before which a rank packed in another order than the agreed one: chunks are
+        valid once their sender has written this number as REPACKED. With `timed`, `spent` returns the times of the parts.
         """
         self.start(origins, mark)
         self._timed = self._timed or timed
@@ -193,7 +193,7 @@ cdef class Traffic:
         if mark:
             for k in range(self._n_sends):
                 put(self._sends[k].line + REPACKED, mark)
-        self._round = self._run.arrived = self._looks = 0
+        self._round = self._run.arrived = self._polls = 0
         self._packed = self._n_sends == 0
         self._timed = self.stores.timed
         self._spent[0] = self._spent[1] = self._spent[2] = 0
@@ -201,22 +201,22 @@ cdef class Traffic:
             self._sends[k].done = self._sends[k].chunks = self._sends[k].until = 0
 
     cdef void end(self) noexcept:
-        """The run is complete."""
+        """Record the end of the run."""
         self.stores.add(self.stores.nbytes, self._spent[0] + self._spent[1] + self._spent[2])
 
-    cdef void take_back(self) noexcept nogil:
-        """Take back what was packed in this run: nobody has looked at it."""
+    cdef void withdraw_chunks(self) noexcept nogil:
+        """Withdraw the chunks of this run, which no rank has read."""
         cdef Py_ssize_t k
         for k in range(self._n_sends):
             put(self._sends[k].line + PUBLISHED, self._sends[k].line[PUBLISHED] - self._sends[k].chunks)
             self._sends[k].chunks = 0
 
-    def take_back_all(self):
-        """Take back what was packed before a vote that was not good, or in another order than the one agreed on."""
-        self.take_back()
+    def withdraw(self):
+        """Withdraw chunks packed before a failed vote, or in another order than the agreed one."""
+        self.withdraw_chunks()
 
     cdef bint _open(self) noexcept nogil:
-        """Divide the area among the lanes; False while chunks of an earlier run are still in it."""
+        """Divide the area among the lanes; False while it holds chunks of an earlier run."""
         cdef int64_t peer
         cdef int64_t *line
         cdef Py_ssize_t k
@@ -236,17 +236,17 @@ cdef class Traffic:
         return True
 
     cdef inline int64_t _goal(self, Lane *lane) noexcept nogil:
-        """Bytes of a lane that are packed when this round ends: equal parts, a byte more in the first `size % rounds` rounds.
+        """Bytes of a lane packed at the end of this round: equal parts, a byte more in the first `size % rounds` rounds.
 
-        No product passes the lane's size, for `_round` < `_rounds`; after the last round it is the size.
+        The result never exceeds the lane's size, and equals it after the last round.
         """
         cdef int64_t rounds = self._round + 1
         return lane.load.size // self._rounds * rounds + min(rounds, lane.load.size % self._rounds)
 
     cdef bint send_round(self, bint copying, bint alone) noexcept nogil:
-        """One chunk for each receiver that has room; True where anything was packed.
+        """Pack a chunk for each receiver that has room; True if any was packed.
 
-        With `copying`, what stays here goes with it. Groups whose lanes are not all ready wait, unless `alone`.
+        With `copying`, the local copy goes along. Groups wait until all their lanes are ready, unless `alone`.
         """
         cdef Py_ssize_t k
         cdef Lane *lane
@@ -268,15 +268,15 @@ cdef class Traffic:
             self._packed = self._round == self._rounds
         return moved
 
-    cdef bint send_ahead(self) noexcept nogil:
-        """As `send_round`, before the vote is known: B is not touched."""
+    cdef bint send_early(self) noexcept nogil:
+        """As `send_round`, before the vote is counted: B is not touched."""
         cdef int64_t start = self._lap(0, -1, False)
         cdef bint moved = self.send_round(False, False)
         self._lap(start, 0, moved)
         return moved
 
     cdef bint _copy_piece(self, bint overtake, bint alone) noexcept nogil:
-        """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or further."""
+        """Copy a piece locally: as far as the packing has advanced, since both read the same lines, or further with `overtake`."""
         cdef Py_ssize_t k
         cdef int64_t goal, piece, last
         cdef Lane *lane
@@ -284,14 +284,14 @@ cdef class Traffic:
             lane = self._copies + k
             goal = lane.load.size // self._rounds * self._round
             if lane.group != NULL and not lane.group.sends and not complete(lane.group):
-                goal = 0  # it goes with what comes in
+                goal = 0  # it goes with received chunks
             elif self._packed or lane.group == NULL and overtake:
                 goal = lane.load.size
             if overtake and alone:
                 goal = lane.load.size
             piece = copy_piece(lane.load, self._run.stream, lane.fetched)
             if lane.done + piece > goal and goal < lane.load.size and crosses(lane.load, self._run.stream):
-                continue  # until there is a whole piece
+                continue  # wait for a whole piece
             if lane.done < goal:
                 last = end_of_piece(lane.load, lane.done, min(goal - lane.done, piece))
                 copy_to(&self._run, lane, last)
@@ -299,7 +299,7 @@ cdef class Traffic:
         return False
 
     cdef bint _receive_round(self, bint alone) noexcept nogil:
-        """One chunk from each sender that has one; True where anything was unpacked. `alone` as in sending."""
+        """Unpack a chunk of each sender that has one; True if any was unpacked. `alone` as in `send_round`."""
         cdef Py_ssize_t k
         cdef Lane *lane
         cdef bint moved = False
@@ -312,7 +312,7 @@ cdef class Traffic:
         return moved
 
     cdef inline int64_t _lap(self, int64_t start, Py_ssize_t part, bint moved) noexcept nogil:
-        """The time, if it is wanted; what has passed since `start` is a part's, if that has moved anything."""
+        """The time, if the run is timed; adds the time since `start` to a part, if that has moved anything."""
         cdef int64_t end
         if not self._timed:
             return 0
@@ -321,9 +321,9 @@ cdef class Traffic:
             self._spent[part] += end - start
         return end
 
-    cdef bint go_on(self, bint block) noexcept nogil:
-        """Move until all is done (True), or nothing could be moved: for as long as the ring's patience, with `block`."""
-        cdef int64_t idle = 0, until = 0, start = 0, most_looks = MOST_LOOKS if self.ring.spins else FEW_LOOKS
+    cdef bint make_progress(self, bint block) noexcept nogil:
+        """Move until the run is complete (True) or nothing can be moved; with `block`, for the ring's timeout."""
+        cdef int64_t idle = 0, until = 0, start = 0, most_polls = MOST_POLLS if self.ring.spins else FEW_POLLS
         cdef bint packed, copied, moved, alone = False
         while True:
             start = self._lap(start, -1, False)
@@ -337,23 +337,23 @@ cdef class Traffic:
             if not moved:
                 moved = self._copy_piece(True, alone)
                 start = self._lap(start, 1, moved)
-            self._looks = 0 if moved else self._looks + 1
+            self._polls = 0 if moved else self._polls + 1
             if moved:
                 idle = until = 0
             elif self._packed and self._run.arrived == self._n_receives:
                 return True
             elif not block and alone or block and self.ring.is_timed_out(&idle, &until):
                 return False
-            alone = self._looks > 0 and (not block or self._looks >= most_looks)
+            alone = self._polls > 0 and (not block or self._polls >= most_polls)
 
     def advance(self, bint block):
-        """Move what can be moved; True when all of it was. With `block`, wait for a while where nothing can.
+        """Make progress; True when the run is complete. With `block`, wait for a while if nothing can be moved.
 
-        Whoever waits longer than that has other things to look at: other messages, and whether the others live.
+        A caller that waits longer checks other messages and its peers in between.
         """
         cdef bint done
         with nogil:
-            done = self.go_on(block)
+            done = self.make_progress(block)
         if done:
             self.end()
         return done

@@ -3,10 +3,10 @@ from numpy.typing import NDArray
 
 from .runs import Runs
 
-def shared(a: object, b: object, p: int, largest: int) -> list[Shared]: ...
-def shared_families(families: NDArray[np.int64], elements: NDArray[np.int64], n: int) -> list[Shared]: ...
+def shared(a: object, b: object, p: int, largest: int) -> list[SharedRuns]: ...
+def shared_families(families: NDArray[np.int64], elements: NDArray[np.int64], n: int) -> list[SharedRuns]: ...
 
-class Shared:
+class SharedRuns:
     remote: int
     first: int
     start_a: NDArray[np.int64]

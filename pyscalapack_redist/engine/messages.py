@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Trapezoid
-from .._kernels.by_process import Shared
+from .._kernels.by_process import SharedRuns
 from .._kernels.products import products, runs_of_all
 from ..exchanges import Boxes, Message
 from ..intersections.runs import SuperblockSlot, by_process, in_slot
@@ -49,7 +49,7 @@ class _PlacePair(NamedTuple):
     a: Coords
     b: Coords
     first: Coords
-    dims: tuple[Shared, ...]
+    dims: tuple[SharedRuns, ...]
     box: Box
     arrays: int
 
@@ -112,7 +112,7 @@ def messages_of(
     for sending in (True, False):
         own, other, kind = (a, b, "packed") if sending else (b, a, "unpacked")
         places = other.places
-        along: dict[tuple[int, int], list[Shared]] = {}
+        along: dict[tuple[int, int], list[SharedRuns]] = {}
         by_rank: dict[int, list[_PlacePair]] = {}
         for k, place in enumerate(own.own_places):
             for remote, first, dims in _shared_with(own, other, place, sending, reads, None if single else along):
@@ -145,8 +145,8 @@ def _shared_with(
     place: Coords,
     sending: bool,
     reads: ReplicatedGraph | None,
-    cached: dict[tuple[int, int], list[Shared]] | None,
-) -> list[tuple[Coords, Coords, tuple[Shared, ...]]]:
+    cached: dict[tuple[int, int], list[SharedRuns]] | None,
+) -> list[tuple[Coords, Coords, tuple[SharedRuns, ...]]]:
     """List the places that share elements with an own place: coordinates, global indices of the first element, index runs.
 
     `cached` holds the index runs of each dimension, since several places may have a row or column in common.
@@ -174,7 +174,7 @@ class _StepBoxes(NamedTuple):
 
     own: Layout
     other: Layout
-    dims: tuple[Shared, ...]
+    dims: tuple[SharedRuns, ...]
     kind: str
     edge: Edge | None
     place: Coords
@@ -220,7 +220,7 @@ def messages_between(
     return messages
 
 
-def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, place: Coords) -> Box:
+def box_of(dims: tuple[SharedRuns, ...], kind: str, part: Edge | None, own: Layout, place: Coords) -> Box:
     """Return the box of the elements that two processes share, perhaps empty. This rank's side is `place` of `own`."""
     runs = runs_of_all(dims, kind)
     if part is None:
@@ -229,7 +229,7 @@ def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, 
     return Trapezoid(runs, rows, columns, *part, DENSE[kind])
 
 
-def _indices(shared: Shared, axis: Axis, p: int) -> NDArray[np.int64]:
+def _indices(shared: SharedRuns, axis: Axis, p: int) -> NDArray[np.int64]:
     """Global indices of the elements that process `p` of an axis shares, ascending."""
     starts, length = shared.start_a, shared.length
     elements = int(length.sum())

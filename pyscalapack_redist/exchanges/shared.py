@@ -183,7 +183,7 @@ class RingAndMPI(Progress):
     def withdraw(self) -> tuple[int, ...]:
         """Withdraw after a failed vote; return the ranks to which messages were sent."""
         if self._begun is not None:
-            self._begun.take_back_all()
+            self._begun.withdraw()
             self._begun = None
         return () if self._between is None else self._between.withdraw()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.by_process import Shared, shared, shared_families
+from .._kernels.by_process import SharedRuns, shared, shared_families
 from ..layout.axis import LARGEST, Axis, AxisIntervals, BlockCyclic, Irregular
 from .algorithms import intervals_of
 
@@ -202,7 +202,7 @@ class SuperblockSlot(NamedTuple):
     period: int
 
 
-def by_process(a: Axis, b: Axis, p: int) -> list[Shared]:
+def by_process(a: Axis, b: Axis, p: int) -> list[SharedRuns]:
     """The runs that process `p` of `a` shares with each process of `b`, ascending; without processes that share nothing.
 
     The runs are `aspen`'s, in a compact form. If one axis's blocks are much larger than the other's (cyclic and one block per
@@ -218,7 +218,7 @@ def by_process(a: Axis, b: Axis, p: int) -> list[Shared]:
     return shared_families(np.array(families[:-1]), families.first, a.n)
 
 
-def in_slot(a: Axis, b: Axis, whole: Shared, p: int, slot: SuperblockSlot) -> Shared:
+def in_slot(a: Axis, b: Axis, whole: SharedRuns, p: int, slot: SuperblockSlot) -> SharedRuns:
     """The part of the runs of two processes that is in a slot; both processes must hold the whole slot.
 
     If the array begins or ends inside a block of the slot, that block is cut. The time does not depend on the array's size.
@@ -227,7 +227,7 @@ def in_slot(a: Axis, b: Axis, whole: Shared, p: int, slot: SuperblockSlot) -> Sh
     ----------
     a, b : Axis
         Block-cyclic axes.
-    whole : Shared
+    whole : SharedRuns
         All runs that the two processes share; it has the process of `b`.
     p : int
         The process of `a`.

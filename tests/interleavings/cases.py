@@ -36,8 +36,8 @@ class Step(NamedTuple):
         By rank: "call", "start", "profile", or "agree" on a rank that does something else.
     orders : tuple of str
         By rank: of its arrays, see `Use`.
-    told : tuple of bool
-        By rank: whether its plan was told the dtype.
+    knows_dtype : tuple of bool
+        Whether each rank's plan has the dtype.
     faults : tuple of str or None
         By rank: one of FAULTS.
     """
@@ -45,7 +45,7 @@ class Step(NamedTuple):
     plan: str
     ways: tuple[str, ...]
     orders: tuple[str, ...]
-    told: tuple[bool, ...]
+    knows_dtype: tuple[bool, ...]
     faults: tuple[str | None, ...]
 
 
@@ -63,7 +63,7 @@ class Kind(NamedTuple):
     faults : tuple of str
         The same.
     mixed : bool
-        Whether ranks may differ in orders, in what they leave away and in what they were told.
+        Whether ranks may differ in orders, in what they leave away and in whether they know the dtype.
     strange : bool
         Whether a rank may do something else than the others.
     """
@@ -85,17 +85,17 @@ def script_of(kind: Kind, size: int, choose: Callable[[int], int]) -> list[Step]
         plan = kind.plans[choose(len(kind.plans))]
         way = kind.ways[choose(len(kind.ways))]
         ways = [way] * size
-        orders, told, faults = ["FF"] * size, [False] * size, [None] * size
+        orders, knows_dtype, faults = ["FF"] * size, [False] * size, [None] * size
         if kind.mixed:
             orders = [ORDERS[choose(len(ORDERS))] for _ in ranks]
-            told = [bool(choose(2)) for _ in ranks]
+            knows_dtype = [bool(choose(2)) for _ in ranks]
             if way in ("call", "start") and choose(3) == 0:
                 ways = [("call", "start", "profile")[choose(3)] for _ in ranks]
         if kind.faults and choose(2) == 0:
             faults[choose(size)] = kind.faults[choose(len(kind.faults))]
         if kind.strange and choose(3) == 0:
             ways[choose(size)] = "agree" if way != "agree" else "call"
-        script.append(Step(plan, tuple(ways), tuple(orders), tuple(told), tuple(faults)))
+        script.append(Step(plan, tuple(ways), tuple(orders), tuple(knows_dtype), tuple(faults)))
     return script
 
 
@@ -121,7 +121,7 @@ def play(rank: Rank) -> None:
         if step.ways[me] == "agree":
             rank.did[number] = agree(rank, rank.plans[step.plan].inside.group, step.faults[me])
             continue
-        name = step.plan + "+" * (step.told[me] and step.plan + "+" in rank.plans)
+        name = step.plan + "+" * (step.knows_dtype[me] and step.plan + "+" in rank.plans)
         use = Use(rank, rank.plans[name], number, step.orders[me], step.faults[me])
         if step.ways[me] == "start":
             use.start()
@@ -177,7 +177,7 @@ def bound_by_the_first(world: EngineWorld) -> None:
     """
     world.returned()
     assert not world.unreceived(), world.unreceived()
-    assert not world.kept, f"kept by {world.kept}"
+    assert not world.never_freed, f"never freed by {world.never_freed}"
     numbers = range(len(world.script))
     became = [[_settled(world.ranks[rank].did[number]) for number in numbers] for rank in range(len(world.ranks))]
     by_step = list(zip(*became, strict=True))
@@ -251,7 +251,7 @@ def ending(rank: Rank) -> None:
 
 def after_ending(world: EngineWorld) -> None:
     """Where the rank has not begun, no other has what it wanted; nobody waits."""
-    after_breaking_off(world)
+    after_abort(world)
     if world.script[0].ways[0] != "start":
         for rank in world.ranks:
             use = rank.did[LAST]
@@ -260,7 +260,7 @@ def after_ending(world: EngineWorld) -> None:
 
 
 def agree(rank: Rank, group: Group, fault: str | None) -> str:
-    """An agreement, after which all have something to tell one another."""
+    """An agreement, with a followup among all ranks."""
     error = ValueError("wrong") if fault else None
     try:
         group.agree(
@@ -288,20 +288,20 @@ def same_everywhere(world: EngineWorld) -> None:
     for number in sorted(set().union(*(rank.did for rank in world.ranks))):
         ranks = [rank.rank for rank in world.ranks if number in rank.did]
         became = [_settled(world.ranks[rank].did[number]) for rank in ranks]
-        said = set(became) - {"unknown"}
-        assert len(said) < 2, f"step {number}: {became}"
+        outcomes = set(became) - {"unknown"}
+        assert len(outcomes) < 2, f"step {number}: {became}"
         if number >= LAST:
-            assert "refused" not in said or world.interrupted, f"step {number}: {became}"
+            assert "refused" not in outcomes or world.interrupted, f"step {number}: {became}"
         elif wrong(world, number, ranks):
-            assert "done" not in said, f"step {number}: {became}"
+            assert "done" not in outcomes, f"step {number}: {became}"
         elif not any(world.script[number].faults):
-            assert "refused" not in said or world.interrupted, f"step {number}: {became}"
+            assert "refused" not in outcomes or world.interrupted, f"step {number}: {became}"
 
 
 def freed_everywhere(world: EngineWorld) -> None:
-    """The same, and no communicator had to be kept."""
+    """Check that, and that every communicator was freed."""
     same_everywhere(world)
-    assert not world.kept, f"kept by {world.kept}"
+    assert not world.never_freed, f"never freed by {world.never_freed}"
 
 
 def wrong(world: EngineWorld, number: int, ranks: Sequence[int]) -> bool:
@@ -330,10 +330,10 @@ def after_death(world: EngineWorld) -> None:
             for use in rank.did.values():
                 _settled(use)
             for plan in rank.plans.values():
-                assert not world.waiting or plan.inside.group.abort_reason is None, "it has not been told to others"
+                assert not world.waiting or plan.inside.group.abort_reason is None, "other ranks do not know of it"
 
 
-def after_breaking_off(world: EngineWorld) -> None:
+def after_abort(world: EngineWorld) -> None:
     """Elements are right where no error was raised; and nobody waits."""
     for rank in world.ranks:
         if world.errors[rank.rank] is not None:
@@ -380,7 +380,7 @@ def plan_of(rank: Rank, a: str, b: str, **options: Any) -> Any:
 
 
 def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank], dict[str, Any]]:
-    """A plan, and the same one that was told the dtype."""
+    """A plan, and the same plan with the dtype."""
 
     def wanted(rank: Rank) -> dict[str, Any]:
         plan = plan_of(rank, a, b, **options)
@@ -401,23 +401,23 @@ def bound_one_way(rank: Rank) -> dict[str, Any]:
 
 def short_pieces(rank: Rank) -> dict[str, Any]:
     """A plan whose messages go in short pieces of many at a time, as on slow links."""
-    found = usual(exchange="windowed", memory_limit=100)(rank)
-    for plan in found.values():
+    plans = usual(exchange="windowed", memory_limit=100)(rank)
+    for plan in plans.values():
         for stage in plan.inside.stages:
             stage.options = stage.options._replace(cutting=Cutting(16, 3, spread=True))
-    return found
+    return plans
 
 
 def directions(rank: Rank) -> dict[str, Any]:
     """Plans with other layouts, among them such that some ranks have no part of one array."""
     last = str(rank.size - 1)
-    found = {"rows to columns": plan_of(rank, "rows", "columns"), "columns to rows": plan_of(rank, "columns", "rows")}
-    found["to the last"] = plan_of(rank, "rows", last)
-    found["from the first"] = plan_of(rank, "0", "columns")
-    found["first to last"] = plan_of(rank, "0", last)
-    told = np.dtype(np.float64)
-    return found | {
-        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, told)) for name, plan in found.items()
+    plans = {"rows to columns": plan_of(rank, "rows", "columns"), "columns to rows": plan_of(rank, "columns", "rows")}
+    plans["to the last"] = plan_of(rank, "rows", last)
+    plans["from the first"] = plan_of(rank, "0", "columns")
+    plans["first to last"] = plan_of(rank, "0", last)
+    dtype = np.dtype(np.float64)
+    return plans | {
+        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, dtype)) for name, plan in plans.items()
     }
 
 
@@ -446,24 +446,24 @@ def all_and_overlapping(rank: Rank) -> dict[str, Any]:
 
 def overlapping(rank: Rank) -> dict[str, Any]:
     """Plans of two ranks each; the first and the second share one, and so on."""
-    found = {}
+    plans = {}
     for low, high in ((0, 1), (1, 2), (0, 2)):
         if rank.rank in (low, high):
             grids = [ProcessGrid(shape, rank.comm, ranks=np.reshape([low, high], shape)) for shape in ((2, 1), (1, 2))]
             rows, columns = rank.world.setting.shape
             a = Descriptor((rows, columns), (rows // 2, columns), grids[0])
             b = Descriptor((rows, columns), (rows, columns // 2), grids[1])
-            found[f"{low} and {high}"] = redistribute(a, b)
-    return found
+            plans[f"{low} and {high}"] = redistribute(a, b)
+    return plans
 
 
 def copying(rank: Rank) -> dict[str, Any]:
     """Plans from and to layouts of which every rank has all."""
-    found = {"to copies": plan_of(rank, "rows", "copies"), "from copies": plan_of(rank, "copies", "columns")}
-    found["copies of one"] = plan_of(rank, "0", "copies")
-    return found | {
+    plans = {"to copies": plan_of(rank, "rows", "copies"), "from copies": plan_of(rank, "copies", "columns")}
+    plans["copies of one"] = plan_of(rank, "0", "copies")
+    return plans | {
         f"{name}+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))
-        for name, plan in found.items()
+        for name, plan in plans.items()
     }
 
 
@@ -472,10 +472,10 @@ COPYING = ("to copies", "from copies", "copies of one")
 
 def tiling(rank: Rank) -> dict[str, Any]:
     """Plans from and to tiles."""
-    found = {"to tiles": plan_of(rank, "rows", "tiles"), "from tiles": plan_of(rank, "tiles", "columns")}
-    return found | {
+    plans = {"to tiles": plan_of(rank, "rows", "tiles"), "from tiles": plan_of(rank, "tiles", "columns")}
+    return plans | {
         f"{name}+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))
-        for name, plan in found.items()
+        for name, plan in plans.items()
     }
 
 
@@ -485,17 +485,25 @@ TILING = ("to tiles", "from tiles")
 OVERLAPPING = ("0 and 1", "1 and 2", "0 and 2")
 
 
-def step(plan: str, ways: str = "call", *orders: str, told: str = "", fault: tuple[int, str] | None = None) -> Step:
-    """A step of two ranks: the same ways on both, orders of each, and which of them was told the dtype."""
+def step(
+    plan: str, ways: str = "call", *orders: str, knows_dtype: str = "", fault: tuple[int, str] | None = None
+) -> Step:
+    """A step of two ranks: the same ways on both, orders of each, and which of them know the dtype."""
     faults = [None if fault is None or fault[0] != rank else fault[1] for rank in range(2)]
     both = tuple(orders) if orders else ("FF", "FF")
-    return Step(plan, tuple((ways.split() * 2)[:2]), both, tuple(str(rank) in told for rank in range(2)), tuple(faults))
+    return Step(
+        plan, tuple((ways.split() * 2)[:2]), both, tuple(str(rank) in knows_dtype for rank in range(2)), tuple(faults)
+    )
 
 
 # Scripts that are gone through in all schedules with few delays.
 TURNED = [
-    [step("plan", "call", "CC", "CC"), step("plan", "call", "C", "F", told="1")],
-    [step("plan", "call", "CC", "CF"), step("plan", "call", "CC", "CC", told="1"), step("plan", "call", "FC", "CC")],
+    [step("plan", "call", "CC", "CC"), step("plan", "call", "C", "F", knows_dtype="1")],
+    [
+        step("plan", "call", "CC", "CF"),
+        step("plan", "call", "CC", "CC", knows_dtype="1"),
+        step("plan", "call", "FC", "CC"),
+    ],
     [step("plan", "call", "FF", "CC"), step("plan", "start", "CC", "FF")],
 ]
 REFUSED = [
@@ -509,7 +517,7 @@ STORM = ("call", "start", "start", "profile")
 
 FREED: dict[str, Any] = {"checks": freed_everywhere, "report_after": 0.05, "program": freeing}
 ALONE: dict[str, Any] = {"delays": (QUIET,), "weak": False, "mode": EAGER}  # hardly any messages, and no others
-BROKEN: dict[str, Any] = {"checks": after_breaking_off}
+ABORTED: dict[str, Any] = {"checks": after_abort}
 ENDING: dict[str, Any] = {"program": ending, "checks": after_ending}
 DEATH: dict[str, Any] = {"checks": after_death, "deaths": 1}
 IN_FLIGHT: dict[str, Any] = {**FREED, "program": freeing_in_flight}
@@ -557,11 +565,11 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("errors in overlapping groups", "three, three apart", GROUPED, overlapping, {"last": OVERLAPPING}),
     ("all errors", "two", Kind(), usual(), {"scripts": REFUSED, "bound": 2, **ALONE}),
     ("all errors", "apart", Kind(), usual(), {"scripts": REFUSED, "bound": 1, "delays": (1, QUIET)}),
-    ("errors while elements move", "two, three, apart, mixed", LATER, usual(), BROKEN),
-    ("errors while elements move in calls", "two", TURNS, usual(exchange="nonblocking"), BROKEN),
-    ("errors while elements move in calls", "apart", TURNS, usual(exchange="sendrecv"), BROKEN),
-    ("errors while elements move with the vote", "three apart", LATER, VOTE, BROKEN),
-    ("errors while elements move in short pieces", "three apart", LATER, short_pieces, BROKEN),
+    ("errors while elements move", "two, three, apart, mixed", LATER, usual(), ABORTED),
+    ("errors while elements move in calls", "two", TURNS, usual(exchange="nonblocking"), ABORTED),
+    ("errors while elements move in calls", "apart", TURNS, usual(exchange="sendrecv"), ABORTED),
+    ("errors while elements move with the vote", "three apart", LATER, VOTE, ABORTED),
+    ("errors while elements move in short pieces", "three apart", LATER, short_pieces, ABORTED),
     # Agreement in the first call alone.
     ("agreed once", "two, three, apart, three apart, mixed", MANY_BAD, bound_plan, BOUND),
     ("agreed once, calls", "apart, three apart, mixed", MANY_CALLS, bound_plan, BOUND),
@@ -569,7 +577,7 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("agreed once, late", "mixed", MANY, bound_plan, {**BOUND, "late": [2]}),
     ("agreed once, interrupts", "apart, three apart, mixed", MANY_BAD, bound_plan, {**BOUND, "interrupts": 2}),
     ("agreed once, one way, interrupts", "three apart", MANY_BAD, bound_one_way, {**BOUND, "interrupts": 2}),
-    ("agreed once, while elements move", "apart, three apart", LATER, bound_plan, BROKEN),
+    ("agreed once, while elements move", "apart, three apart", LATER, bound_plan, ABORTED),
     # Communicators are freed; ranks ask one another whether they wait, and that is received before.
     ("freed", "two, three apart, mixed", BAD, usual(), FREED),
     ("freed, late", "mixed", FINE, usual(), {**FREED, "late": [2]}),
@@ -580,14 +588,14 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
         "mixed",
         Kind(ways=STORM, faults=(MOVING,)),
         usual(),
-        {**FREED, **BROKEN, "last": ()},
+        {**FREED, **ABORTED, "last": ()},
     ),
     (
         "freed after errors while elements move in short pieces",
         "three apart",
         LATER,
         short_pieces,
-        {**FREED, **BROKEN, "last": ()},
+        {**FREED, **ABORTED, "last": ()},
     ),
     ("freed in flight", "three, three apart", Kind(), usual(), IN_FLIGHT),
     ("freed in flight with the vote", "three apart", Kind(), VOTE, IN_FLIGHT),
@@ -614,10 +622,10 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     # Layouts of which several ranks have an element, and of which ranks have several arrays or none.
     ("copies", "two, mixed", COPIED, copying, {}),
     ("interrupts of copies", "three", COPIED, copying, {"interrupts": 2}),
-    ("copies while elements move", "two", Kind(COPYING, ways=("start",), faults=(MOVING,)), copying, BROKEN),
+    ("copies while elements move", "two", Kind(COPYING, ways=("start",), faults=(MOVING,)), copying, ABORTED),
     ("tiles", "two, mixed", TILED, tiling, {}),
     ("interrupts of tiles", "three", TILED, tiling, {"interrupts": 2}),
-    ("tiles while elements move", "two", Kind(TILING, ways=("start",), faults=(MOVING,)), tiling, BROKEN),
+    ("tiles while elements move", "two", Kind(TILING, ways=("start",), faults=(MOVING,)), tiling, ABORTED),
     # Deaths.
     ("death", "two, three", BAD, usual(), DEATH),
     ("death", "mixed", FINE, usual(), {**DEATH, "victims": [0, 1], "expected_to_wait": [2]}),

@@ -87,8 +87,8 @@ class Team:
             node.size, node.ring, node.description = len(here), None, "as forced"
             if node.size > 1:
                 if places[number] not in memory:
-                    memory[places[number]] = made = bytearray(bytes_needed(node.size, AREA))
-                    self.controls.append(memoryview(made)[: len(made) - AREA * node.size])
+                    memory[places[number]] = buffer = bytearray(bytes_needed(node.size, AREA))
+                    self.controls.append(memoryview(buffer)[: len(buffer) - AREA * node.size])
                 shared = memory[places[number]]
                 node.ring = Ring(shared, node.number[number], node.size, AREA, 0)
                 self.rings.append((node.ring, shared, node.number[number], node.size))
@@ -107,7 +107,7 @@ class Team:
             control[:] = zeros
         for ring, memory, number, size in self.rings:
             ring.__init__(memory, number, size, AREA, 0)  # type: ignore[misc]
-            ring.patience, ring.closed = 0, False
+            ring.timeout_ns, ring.closed = 0, False
         for rank, group in self.groups.items():
             channel = world.channel(rank).split(self.context, self.members)
             Group.__init__(group, channel, self.members)
@@ -157,8 +157,8 @@ class Setting:
             self._prepare()
         for team in self.teams.values():
             team.begin(world)
-        for mine in self.plans:
-            for plan in mine.values():
+        for plans in self.plans:
+            for plan in plans.values():
                 plan.inside.cache.clear()
                 plan.inside.call = None
                 plan.inside._dtypes.clear()
@@ -233,7 +233,7 @@ class EngineWorld(World):
         )
         self.setting, self.report_after = setting, report_after
         self.gone: list[int] = []  # ranks that have let go of the connection
-        self.kept: list[ExploredGroup] = []  # whose communicators could not be freed
+        self.never_freed: list[ExploredGroup] = []  # whose communicators could not be freed
         self.watches = [self._watch(rank, jobs) if jobs else None for rank in range(setting.size)]
         self.patience = 6
         self.ranks = [Rank(self, rank) for rank in range(setting.size)]
@@ -244,7 +244,7 @@ class EngineWorld(World):
         setting.begin(self)
 
     def _enter(self, rank: int) -> None:
-        progress.thread_state = self.ranks[rank].under_way  # type: ignore[assignment]
+        progress.thread_state = self.ranks[rank].thread_state  # type: ignore[assignment]
 
     def _watch(self, rank: int, jobs: Sequence[int]) -> Callable[[], None]:
         """What a rank sees of the other job: one of its ranks has gone, once what that one has sent has come."""
@@ -326,7 +326,7 @@ class _Kept:
     """Stands for the list of groups that could not be freed."""
 
     def append(self, group: ExploredGroup) -> None:
-        _here().world.kept.append(group)
+        _here().world.never_freed.append(group)
 
 
 def _pause() -> None:
@@ -435,7 +435,7 @@ class Rank:
 
     def __init__(self, world: EngineWorld, rank: int) -> None:
         self.world, self.rank, self.size = world, rank, world.setting.size
-        self.under_way = SimpleNamespace(tasks={})
+        self.thread_state = SimpleNamespace(tasks={})
         self.held, self.pending = 0, False
         self.did: dict[int, Use | str] = {}
         self.no_memory = False  # for an `out` that is left away
@@ -539,30 +539,30 @@ class Use:
             else:
                 self.outs.append(np.full(b.shape, UNTOUCHED, order=orders[-1]))  # type: ignore[call-overload]
         self.options: dict[str, Any] = {}
-        self.given, self.into = list(self.arrays), list(self.outs)
+        self.sources, self.targets = list(self.arrays), list(self.outs)
         if fault == "shape":
-            self.given[-1] = np.zeros((9, 9))
+            self.sources[-1] = np.zeros((9, 9))
         elif fault == "dtype" and self.before[-1] is not None and self.before[-1].shape == (0,):
             self.fault = None  # without tiles there is no element of any dtype
         elif fault == "dtype":
-            self.given[-1] = np.zeros(1, "O")
+            self.sources[-1] = np.zeros(1, "O")
         elif fault == "factor":
             self.options["alpha"] = 10**400
         elif fault == "out" and self.expected[-1] is None:
             self.fault = None
         elif fault == "out":
-            self.into[-1] = None
+            self.targets[-1] = None
         elif fault == "rest":
-            rank.doomed |= {id(array) for array in (*self.given, *self.into) if array is not None}
+            rank.doomed |= {id(array) for array in (*self.sources, *self.targets) if array is not None}
         elif fault == MOVING:
-            rank.doomed_later |= {id(array) for array in (*self.given, *self.into) if array is not None}
+            rank.doomed_later |= {id(array) for array in (*self.sources, *self.targets) if array is not None}
         rank.did[number] = self
 
     def _arguments(self) -> tuple[Any, Any]:
         self.rank.no_memory = self.fault == "out"
         if self.plan.inside.is_batch:
-            return self.given, self.into
-        return self.given[0], self.into[0]
+            return self.sources, self.targets
+        return self.sources[0], self.targets[0]
 
     def start(self) -> None:
         """Start it; an interrupt meanwhile counts as an error of this rank's."""
@@ -646,8 +646,8 @@ class Use:
                     assert _same(result, expected), (
                         f"use {self.number}, array {k}, of {self.plan!r}: wrong elements\n{result}\nnot\n{expected}"
                     )
-                if self.into[k] is not None:
-                    assert result is self.into[k]
+                if self.targets[k] is not None:
+                    assert result is self.targets[k]
 
     def settle(self) -> str:
         """What became of it in the end: "done", "refused", or "unknown" where an interrupt has ended it and no array tells."""
@@ -662,7 +662,7 @@ class Use:
             return "done"
         outs = [
             (out, expected)
-            for out, expected in zip(self.into, self.expected, strict=True)
+            for out, expected in zip(self.targets, self.expected, strict=True)
             if out is not None and out.size
         ]
         if not outs:

@@ -35,12 +35,12 @@ def test_mistakes_are_found_and_replayed(name: str, way: str) -> None:
         explore_case(case, **options)
     assert text in str(caught.value)
     assert "DID NOT FAIL" not in str(caught.value)
-    said = []
+    errors = []
     for _ in range(2):
         with pytest.raises(AssertionError) as again:
             replay(case.make_world, case.checks, caught.value.token)
-        said.append((type(again.value), str(again.value), again.value.__notes__))
-    assert said[0] == said[1]
+        errors.append((type(again.value), str(again.value), again.value.__notes__))
+    assert errors[0] == errors[1]
 
 
 def test_an_enumeration_comes_to_every_schedule_once() -> None:

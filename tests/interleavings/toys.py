@@ -67,12 +67,12 @@ def overtaking(rank: int, channel: Channel) -> None:
     if rank == 0:
         finish(channel, [channel.send(b"data", 1, DATA), channel.send(b"", 1, READY)])
         return
-    while (found := channel.probe(0, READY)) is None:
+    while (message := channel.probe(0, READY)) is None:
         pause()
-    wait(found.receive(b""))
-    found = channel.probe(None, DATA)
-    assert found is not None, "the data had not come"
-    wait(found.receive(bytearray(4)))
+    wait(message.receive(b""))
+    message = channel.probe(None, DATA)
+    assert message is not None, "the data had not come"
+    wait(message.receive(bytearray(4)))
 
 
 def reused(rank: int, channel: Channel) -> None:
@@ -100,9 +100,9 @@ def lost(rank: int, channel: Channel) -> None:
         return
 
     def come() -> None:
-        while (found := channel.probe(0, DATA)) is None:
+        while (message := channel.probe(0, DATA)) is None:
             pause()
-        wait(found.receive(bytearray(1)))
+        wait(message.receive(bytearray(1)))
 
     try:
         come()

@@ -45,12 +45,12 @@ def test_definitions_by_hand_fit_and_change_something() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"file": "cython/ring.pyx"}, "weave of cython/ring.pyx is in cython/interleave.pyx: change `file`"),
-        ({"before": "no such text"}, "weave of cython/interleave.pyx has changed: change `before` and `after`"),
+        ({"file": "cython/ring.pyx"}, "move_interleaved of cython/ring.pyx is in cython/interleave.pyx: change `file`"),
+        ({"before": "no such text"}, "move_interleaved of cython/interleave.pyx has changed: change `before` and `after`"),
     ],
 )
 def test_a_definition_that_does_not_fit_says_where_its_function_is(changes: dict[str, str], what: str) -> None:
-    mutant = next(mutant for mutant in mutants("cython.toml") if mutant.function == "weave")
+    mutant = next(mutant for mutant in mutants("cython.toml") if mutant.function == "move_interleaved")
     with pytest.raises(StaleError, match=f"{mutant.name}: {what}"):
         mutant._replace(**changes).applied(CHECKOUT)
 

@@ -154,7 +154,7 @@ def test_what_the_environment_asks_for(text: str | None, number: int, monkeypatc
     monkeypatch.delenv(variable.VARIABLE, raising=False)
     if text is not None:
         monkeypatch.setenv(variable.VARIABLE, text)
-    assert variable.wanted() == number
+    assert variable.read_thread_count() == number
     told = info._threads()
     assert f"threads of a rank's large moves: {number} (" in told
     assert ("may use" in told) == (number > len(usable_cores()))
@@ -164,7 +164,7 @@ def test_what_the_environment_asks_for(text: str | None, number: int, monkeypatc
 def test_what_the_environment_must_not_ask_for(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable.VARIABLE, text)
     with pytest.raises(RedistributionError) as caught:
-        variable.wanted()
+        variable.read_thread_count()
     for part in (
         f"{variable.VARIABLE}={text!r}",
         "1 to 256",

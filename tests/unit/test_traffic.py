@@ -98,7 +98,7 @@ def test_the_way_in_which_chunks_are_packed_faster_is_kept_to(slow: bool, slots:
         node.line(0, 1)[PACKING + slow] = 10**9  # ns for 32 KiB
         receiver.advance(False)
         assert (came == numbers).all()
-        ways += node.rings[1].past_the_cache()[:1]
+        ways += node.rings[1].streams_by_rank()[:1]
     assert ways[len(ways) // 2 :].count(not slow) > 0.8 * len(ways) / 2
 
 

@@ -288,7 +288,7 @@ def large_chunks(calls: int) -> None:
     assert plan.inside.group.node is not None
     ring = plan.inside.group.node.ring
     assert ring is not None
-    ways = [way for rank, way in enumerate(ring.past_the_cache()) if rank != ring.rank]
+    ways = [way for rank, way in enumerate(ring.streams_by_rank()) if rank != ring.rank]
     assert None not in ways, f"how the other ranks of the node write chunks was not tried: {ways}"
 
 

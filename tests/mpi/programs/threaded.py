@@ -19,7 +19,7 @@ FLOOR = 32  # bytes for each thread
 
 def main() -> None:
     threads.prepare()
-    assert pool.used() == threads.wanted() > 1, pool.used()
+    assert pool.used() == threads.read_thread_count() > 1, pool.used()
     pool.use(pool.used(), FLOOR)
     sys.argv = sys.argv[1:]
     runpy.run_path(str(Path(__file__).parent / sys.argv[0]), run_name="__main__")
