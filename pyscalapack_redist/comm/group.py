@@ -247,7 +247,7 @@ class InterruptedAgreement:
     ticket : int
         The ticket of the vote.
     voting : Voting
-        The count of this rank's vote.
+        The voting that counts this rank's vote.
     error : BaseException
         The error to report to other ranks: this rank's own, or the interrupt.
     statements, has_followup : callable
@@ -315,7 +315,9 @@ def read_consistently(group: Group, subject: str, read: Callable[[], T | None], 
 
 
 class Group:
-    """The processes that take part in a plan. Methods are not collective unless they say so.
+    """The processes that take part in a plan: the base class of `MPIGroup`. Methods are not collective unless they say so.
+
+    `MPIGroup` overrides `make_collectives`, `forced_node` and `communication_error`, which do nothing here.
 
     Attributes
     ----------

@@ -8,9 +8,10 @@ A call of a series (comm/series.py) has no vote: it begins READY, and ends REFUS
 state leads to ABORTED. docs/protocol.md states what a rank may assume in each state. A transfer knows neither layouts nor
 arrays; these belong to its `Payload`.
 
-Every wait makes progress on all transfers of its thread; none blocks. A complete transfer can be repeated with arrays of the
-same kind, which is the fast path of exchanges by MPI. The fast path through the ring (`_kernels.call.Call`) is compiled and
-goes through the same states; if it cannot continue, a transfer does, from the state that it has reached.
+Every wait makes progress on all transfers of its thread; no step waits for longer than a millisecond. A complete transfer
+can be repeated with arrays of the same kind, which is the fast path of exchanges by MPI. The fast path through the ring
+(`_kernels.call.Call`) is compiled and goes through the same states; if it cannot continue, a transfer does, from the state
+that it has reached.
 """
 
 from __future__ import annotations

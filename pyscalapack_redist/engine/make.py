@@ -137,8 +137,8 @@ def _paper_plan(plan: Plan) -> Redistribution:
     return PaperPlan(plan)
 
 
-# The field `note` of the vote. Where all ranks have planned already, one vote says that all ask for the same plan and that all
-# have it. ASKS: this rank lacks a layout, or the dtype of an array that is to be returned.
+# The field `pending` of the vote. If all ranks have planned already, one vote says that all ask for the same plan and that
+# all have it. ASKS: this rank lacks a layout, or the dtype of an array that is to be returned.
 PLANNED, NOT_PLANNED, ASKS = range(3)
 
 
@@ -154,7 +154,7 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
         deliver_interrupts()
     except BaseException as caught:
         error = error or caught
-    note = ASKS if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
+    pending = ASKS if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
         return bool(outcome.packed == RETURNS_ARRAY and outcome.pending == ASKS)
@@ -168,7 +168,7 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
         return lacks_dtype(outcome)
 
     # `packed` is a field that no other use of this vote needs: ranks that know what the call returns know the same
-    vote = Vote(failed=group.failure_code(error), pending=note, packed=spec.returns, **asked._asdict())
+    vote = Vote(failed=group.failure_code(error), pending=pending, packed=spec.returns, **asked._asdict())
     outcome = group.agree(vote, error, spec.statements, has_more, deliver_interrupts)
     key = Asked.of(outcome)
     cached: Redistribution | None = group.plans.get(key)

@@ -34,7 +34,7 @@ from .terms import Terms
 
 MOST_BINDINGS = 8  # that a plan caches: one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
-ASKS = 1  # the field `note` of a rank's vote: ranks must exchange the dtypes of their arrays
+ASKS = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
 
 # Compared by identity: small integers are single objects. `Factors` handles all other values.
 ONE: Any = 1
@@ -236,7 +236,7 @@ class Plan:
         return operands.kind.strides, operands.dtypes, operands.kind.unchanged
 
     def dtype_in_vote(self, operands: Operands) -> tuple[int | None, int]:
-        """Return the vote's fields `dtype` and `note`: a digest of the dtypes, and ASKS if they are not known."""
+        """Return the vote's fields `dtype` and `pending`: a digest of the dtypes, and ASKS if they are not known."""
         if self.may_ask_dtypes:
             entry = self._dtypes.get(self._kind_of(operands))
             return (None, ASKS) if entry is None else (entry[0], 0)
@@ -313,9 +313,9 @@ class Plan:
 
     def vote_fields(self, operands: Operands) -> dict[str, Any]:
         """Return the fields of a vote for these arrays."""
-        dtype, note = self.dtype_in_vote(operands)
+        dtype, pending = self.dtype_in_vote(operands)
         call = self.identity if operands.plain else digest((self.identity, operands.factors))
-        return {"call": call, "dtype": dtype, "pending": note, "item": operands.item, "order": operands.order or 0}
+        return {"call": call, "dtype": dtype, "pending": pending, "item": operands.item, "order": operands.order or 0}
 
     def store(self, key: Key, entry: CacheEntry) -> None:
         """Cache an entry for the next uses with these factors."""

@@ -1,4 +1,4 @@
-"""One use of a plan on this rank: its arrays, the exchanges that move them, and their memory. A `Transfer` runs it.
+"""Uses: the arrays, exchanges and memory of a transfer on this rank. A `Transfer` runs a `Use`.
 
 Each use makes its own arrays of layouts in between (`via=`).
 """
@@ -37,7 +37,7 @@ LARGEST_CACHED = 2**20  # bytes of staging memory that a plan keeps between call
 
 
 class Use:
-    """One use of a plan.
+    """The arrays, exchanges and memory of one transfer on this rank.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def prepare() -> None:
 
 
 class Extents(NamedTuple):
-    """Per-rank maxima of message statistics, combined by MPI_MAX.
+    """Counts of one rank's messages; the ranks agree on the largest of each.
 
     Attributes
     ----------

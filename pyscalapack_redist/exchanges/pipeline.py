@@ -1,6 +1,6 @@
 """Point-to-point exchanges: nonblocking, windowed, sendrecv and synchronized.
 
-Each class has a proof that it does not deadlock.
+The docstring of each class says why it does not deadlock.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ class Windowed(Nonblocking):
 
     The schedule, of Walker & Otto or Desprez et al., gives the order, but no process waits for the end of a step: it sends the
     next piece as soon as one of the window is complete. In synchronous mode a send completes when its receive has begun, which
-    limits the bytes in flight on a link even where MPI would buffer any number of short pieces.
+    limits the bytes in flight on a link even where MPI would buffer any number of short pieces. The proof of `Nonblocking`
+    holds: it needs no buffering by MPI.
     """
 
     name: ClassVar[str] = "windowed"
@@ -231,7 +232,8 @@ class _Pipeline(Progress):
 class SmallMessages(Progress):
     """Small messages, all sent before the vote is counted and received after it.
 
-    Each begins with the order of its elements, which the sender chose before the agreement.
+    Each begins with the order of its elements, which the sender chose before the agreement. No message waits for another: all
+    receives are posted at once.
     """
 
     def __init__(self, exchange: Nonblocking, run: Run) -> None:
@@ -297,7 +299,7 @@ class SmallMessages(Progress):
 
 
 class SeriesMessages(Progress):
-    """Messages of a series of calls, like `SmallMessages`, by persistent requests."""
+    """Messages of a series of calls, like `SmallMessages`, by persistent requests. All receives are posted at once."""
 
     def __init__(self, series: Series, exchange: Exchange, run: Run) -> None:
         super().__init__(exchange, run)

@@ -20,7 +20,7 @@ from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.matrix_operands import diagonal_places
-from .problem import LARGE, SMALL, Problem, RefusedError, panels
+from .problem import LARGE, SMALL, Problem, WrongResultError, panels
 
 R = TypeVar("R")
 VECTORS = 3
@@ -178,7 +178,7 @@ class Check:
         text, excess = worst
         growth = 1.0 if factors is None else self._problem.growth(factors, norm)
         if excess > growth:
-            raise RefusedError(f"{text} is off by {excess:.2g} times what rounding comes to")
+            raise WrongResultError(f"{text} is off by {excess:.2g} times what rounding comes to")
         self._problem.warn(
             f"{text} is off by {excess:.2g} times what rounding usually comes to: elements grow by a factor of {growth:.2g} "
             "in the elimination, as in any LU factorisation with row exchanges; qr or lstsq are more exact"

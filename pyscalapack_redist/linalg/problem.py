@@ -47,7 +47,7 @@ LOCAL = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
-class RefusedError(Exception):
+class WrongResultError(Exception):
     """The library returned a wrong result. Raised on all ranks."""
 
 
@@ -316,7 +316,7 @@ class Problem:
         try:
             yield
         except Exception as caught:
-            if self._is_raised_on_all or isinstance(caught, RefusedError):
+            if self._is_raised_on_all or isinstance(caught, WrongResultError):
                 raise
             self._error = self._error or caught
 
@@ -336,7 +336,7 @@ class Problem:
         """
         try:
             return self._once(work)
-        except (RefusedError, ConvergenceError) as caught:
+        except (WrongResultError, ConvergenceError) as caught:
             refusal = f"{caught}, in the layout {tracing.in_short(self._layout_in_use())}"
         other = another_layout(self._routine, self._layout_in_use(), self._comm)
         if self.run(lambda: self._overwritten, any):
@@ -345,7 +345,7 @@ class Problem:
             self._block, self._grid = other.block, self._grid_with_context(other.grid)
             try:
                 result = self._once(work)
-            except (RefusedError, ConvergenceError) as caught:
+            except (WrongResultError, ConvergenceError) as caught:
                 then = f"; {caught}, in {tracing.in_short(other)}"
             else:
                 blame = self._blame(letters)
