@@ -137,8 +137,8 @@ def _paper_plan(plan: Plan) -> Redistribution:
     return PaperPlan(plan)
 
 
-# The field `pending` of the vote. If all ranks have planned already, one vote says that all ask for the same plan and that
-# all have it. ASKS: this rank lacks a layout, or the dtype of an array that is to be returned.
+# The field `pending` of the vote. If all ranks have planned already, one vote shows that all ask for the same plan and have it.
+# ASKS: this rank lacks a layout, or the dtype of an array that is to be returned.
 PLANNED, NOT_PLANNED, ASKS = range(3)
 
 

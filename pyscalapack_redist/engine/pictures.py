@@ -1,7 +1,7 @@
-"""What goes from rank to rank, counted for all of them without a communicator, and pictures of it.
+"""Messages and elements between all ranks, counted without a communicator, and pictures of them.
 
-Lengths and numbers of messages are products over the dimensions, so a table for each dimension is enough. Those of a
-trapezoid are not, nor those of layouts with copies: they are counted message by message.
+Lengths and numbers of messages are products over the dimensions, so a table for each dimension is enough. For a trapezoid and
+for replicas they are counted message by message.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Ints = NDArray[np.int64]
 MOST_PAIRS = 2**24  # entries of one dimension's table: 128 MB
 MOST_IN_TABLE = 2**22  # of ranks, in pairs
 MOST_ELEMENTS = 2**63 - 1
-MOST_MESSAGES = 2**16  # pairs of ranks where messages are counted one by one
+MOST_MESSAGES = 2**16  # pairs of ranks, if messages are counted one by one
 
 
 class TrafficByRank(NamedTuple):
-    """Messages and elements of each rank, messages of ranks to themselves left out.
+    """Messages and elements of each rank, without messages of ranks to themselves.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class TrafficByRank(NamedTuple):
     kept: Ints
 
 
-def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
-    """What goes between the ranks of a plan in some stages, of which each has one message for a pair of ranks.
+def count_traffic(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
+    """Count messages and elements between the ranks of a plan in some stages. A stage has one message for a pair of ranks.
 
     Raises
     ------
@@ -71,16 +71,16 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
     ranks = functools.reduce(
         _union, [desc.places.ravel() for move in plan.moves for desc in (move.op_layout, move.desc_b)]
     )
-    whole = TrafficByRank(ranks, *np.zeros((5, len(ranks)), np.int64))
+    totals = TrafficByRank(ranks, *np.zeros((5, len(ranks)), np.int64))
     for stage in stages:
-        traffic = _traffic_of_moves(stage.moves)
+        traffic = _count_in_moves(stage.moves)
         at = np.searchsorted(ranks, traffic.ranks)
-        for total, some in zip(whole[1:], traffic[1:], strict=True):
-            total[at] += some
-    return whole
+        for total, count in zip(totals[1:], traffic[1:], strict=True):
+            total[at] += count
+    return totals
 
 
-def _traffic_of_moves(moves: Sequence[Move]) -> TrafficByRank:
+def _count_in_moves(moves: Sequence[Move]) -> TrafficByRank:
     a, b = moves[0].op_layout, moves[0].desc_b
     if math.prod(a.shape) * max(a.copies, b.copies) > MOST_ELEMENTS:
         raise ScheduleError(
@@ -89,7 +89,7 @@ def _traffic_of_moves(moves: Sequence[Move]) -> TrafficByRank:
         )
     owed = LayoutMessages(a, b)
     if len(moves) == 1 and moves[0].edge is None and owed.is_product:
-        return _traffic_of_products(a.placement, b.placement, _lengths(owed))
+        return _count_in_products(a.placement, b.placement, _lengths(owed))
     ranks, table = traffic_table(moves)
     kept = table.diagonal().copy()
     np.fill_diagonal(table, 0)
@@ -97,8 +97,8 @@ def _traffic_of_moves(moves: Sequence[Move]) -> TrafficByRank:
     return TrafficByRank(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
 
 
-def _traffic_of_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> TrafficByRank:
-    """By a table for each dimension, none of all pairs of ranks."""
+def _count_in_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> TrafficByRank:
+    """Count from a table for each dimension, without a table of all pairs of ranks."""
     ranks = _union(before.ravel(), after.ravel())
     at = [np.searchsorted(ranks, places.ravel()) for places in (before, after)]
     numbers = np.full((2, len(ranks)), -1)
@@ -174,28 +174,28 @@ def traffic_table(moves: Sequence[Move]) -> tuple[Ints, Ints]:
         There are too many ranks for a table.
     """
     tables = [between_ranks(move.op_layout, move.desc_b, move.edge) for move in moves]
-    ranks = functools.reduce(_union, [some for some, _ in tables])
-    whole = np.zeros((len(ranks), len(ranks)), np.int64)
-    for some, table in tables:
-        at = np.searchsorted(ranks, some)
-        whole[np.ix_(at, at)] += table
-    return ranks, whole
+    ranks = functools.reduce(_union, [move_ranks for move_ranks, _ in tables])
+    total = np.zeros((len(ranks), len(ranks)), np.int64)
+    for move_ranks, table in tables:
+        at = np.searchsorted(ranks, move_ranks)
+        total[np.ix_(at, at)] += table
+    return ranks, total
 
 
 def _union(a: Ints, b: Ints) -> Ints:
-    """The numbers that are in either, ascending: by sorting, which is many times as fast as `numpy.union1d` here."""
+    """The sorted union; sorting is many times as fast as `numpy.union1d` here."""
     both: Ints = np.sort(np.concatenate([a, b]))
     first: NDArray[np.bool_] = np.concatenate([[True], both[1:] != both[:-1]])
     return both[first]
 
 
 def _of_each(dims: Sequence[Ints]) -> Ints:
-    """Products of the dimensions' figures, one for each process in the order of its coordinates."""
+    """Products of the dimensions' figures, one for each process in the order of coordinates."""
     return functools.reduce(np.multiply.outer, dims).ravel()
 
 
 def _lengths(owed: LayoutMessages) -> list[Ints]:
-    """What the places share along each dimension."""
+    """A table for each dimension: elements that the processes of both layouts share."""
     for axis in owed.axes:
         if axis.P * axis.Q > MOST_PAIRS:
             side = math.isqrt(MOST_PAIRS)

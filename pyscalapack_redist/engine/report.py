@@ -378,9 +378,9 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 
 
 def _fill_on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: int) -> Report:
-    from .pictures import traffic_of
+    from .pictures import count_traffic
 
-    ranks, *columns = traffic_of(plan, stages)
+    ranks, *columns = count_traffic(plan, stages)
     return replace(report, ranks=len(ranks), **_figures(columns, item))
 
 

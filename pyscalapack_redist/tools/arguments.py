@@ -1,4 +1,4 @@
-"""Arguments of command lines: how they are read, and what of them cannot be done, found before anything runs.
+"""Arguments of command lines: reading and checking them before anything runs.
 
 Values are read with errors that say what they must be: shapes, numbers, rates (50mbit, 12GB/s), durations (50us) and sizes
 (64kib), as people write them.
@@ -30,11 +30,11 @@ PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 class UsageError(Exception):
-    """What was asked for cannot be done; the message names the argument and what is expected."""
+    """A command line that cannot be carried out; the message names the argument and what is expected."""
 
 
 def argument(read: Callable[[str], T]) -> Callable[[str], T]:
-    """The same, with what is wrong told as argparse tells it."""
+    """A reader for argparse: a ValueError becomes an ArgumentTypeError."""
 
     def parse(text: str) -> T:
         try:
@@ -46,7 +46,7 @@ def argument(read: Callable[[str], T]) -> Callable[[str], T]:
 
 
 class Shape(argparse.Action):
-    """Sizes, each by itself or several joined by x."""
+    """Sizes, single or joined by x."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
         namespace.shape = [n for sizes in values for n in sizes]
@@ -99,7 +99,7 @@ def nbytes(text: str) -> int:
 
 
 def positive(text: str, most: float, what: str) -> float:
-    """A number above 0 and at most that, or a ValueError that says what it must be."""
+    """A number above 0 and at most `most`; the ValueError says `what` is expected."""
     try:
         value = float(text)
     except ValueError:
@@ -118,7 +118,7 @@ def bytes_per_second(text: str) -> float:
     Raises
     ------
     ValueError
-        It is not of that form, or not above 0.
+        The text is not a rate with its unit, or not above 0.
     """
     rate, words = None, text.strip()
     if words.endswith("B/s"):  # b/s could be bits
@@ -132,12 +132,12 @@ def bytes_per_second(text: str) -> float:
 
 
 def read_duration(text: str) -> float:
-    """Seconds, as 50us or 0.
+    """Seconds, from 50us or 0.
 
     Raises
     ------
     ValueError
-        Quotes it and says what it must be.
+        The message quotes the text and says what is expected.
     """
     value = 0.0 if text == "0" else number_with_unit(text, DURATIONS)
     if value is None or value == math.inf:
@@ -145,16 +145,16 @@ def read_duration(text: str) -> float:
     return value
 
 
-# -- what is asked for, and where results go
+# -- the case and the files of results
 
 
 def case_of(options: Namespace, instead: str = "") -> Case:
     """The case of --shape, --from, --to and --dtype.
 
-    Raises UsageError where one is not given, and says what may be given `instead`, or where the layouts do not fit the shape.
+    Raises UsageError if one is missing, with the text `instead`, or if the layouts do not fit the shape.
     """
-    given = {"--shape": options.shape, "--from": options.before, "--to": options.after}
-    missing = [name for name, value in given.items() if value is None]
+    arguments = {"--shape": options.shape, "--from": options.before, "--to": options.after}
+    missing = [name for name, value in arguments.items() if value is None]
     if missing:
         raise UsageError(f"{', '.join(missing)} missing: give --shape, --from and --to{instead}")
     dtype = {} if options.dtype is None else {"dtype": options.dtype}
@@ -165,9 +165,9 @@ def case_of(options: Namespace, instead: str = "") -> Case:
 
 
 def case_without_copies(options: Namespace, command: str) -> Case:
-    """The same, for a command that studies one dimension after the other.
+    """The case, for a command that studies one dimension after the other.
 
-    Raises UsageError for layouts with copies as well.
+    Raises UsageError for layouts with copies, too.
     """
     case = case_of(options)
     for name, layout in (("--from", case.before), ("--to", case.after)):
@@ -180,20 +180,14 @@ def case_without_copies(options: Namespace, command: str) -> Case:
 
 
 def write_text(name: str, path: str, text: str) -> None:
-    """Write a file that an argument names.
-
-    Raises UsageError where that fails, as on a full disk.
-    """
+    """Write a text into a file that an argument names. Raises UsageError if that fails, as on a full disk."""
     with written(name, path), open(path, "w") as file:
         file.write(text + "\n")
 
 
 @contextmanager
 def written(name: str, path: str) -> Iterator[None]:
-    """Write a file that an argument names, by whatever is done inside.
-
-    Raises UsageError where that fails, as on a full disk.
-    """
+    """A block that writes a file that an argument names. Raises UsageError if that fails, as on a full disk."""
     try:
         yield
     except OSError as error:
@@ -203,9 +197,9 @@ def written(name: str, path: str) -> Iterator[None]:
 
 
 def check_outputs(options: Namespace, command: str = "bench") -> None:
-    """See that all that a command is to show and write can be.
+    """Check that a command can show and write its results.
 
-    Raises UsageError where rich or matplotlib is missing, or a file cannot be written.
+    Raises UsageError if rich or matplotlib is missing, or a file cannot be written.
     """
     missing = missing_extras(("rich", "matplotlib") if options.plot else ("rich",))
     if missing:

@@ -1,4 +1,4 @@
-"""What this installation consists of, what will be used and why, and what is missing and how to get it."""
+"""The installation: versions, the MPI and the ScaLAPACK in use and why, and missing parts with the way to get them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ..exchanges.exchange import VARIABLE, read_thread_count
 EXTRA = "pip install rich matplotlib"
 SHARED_BYTES = 4096
 START_SECONDS = 60
-MOST_LINES = 8  # of what an MPI that does not start says
-# what mpiexec, srun and other launchers tell the processes that they start
+MOST_LINES = 8  # of the output of an MPI that does not start
+# variables that mpiexec, srun and other launchers set
 LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PALS_RANKID", "SLURM_STEP_ID")
 MPI_FILE = re.compile(r"/lib(mpi|mpich|mpi_abi)\.so[.\d]*$")
 
 
 def describe() -> Iterator[tuple[str, list[str]]]:
-    """Headings, each with lines of text. Not collective; starts MPI under mpiexec, elsewhere in a process of its own only."""
+    """Headings, each with lines of text. Starts MPI under mpiexec; otherwise only a subprocess starts it."""
     python = f"Python {platform.python_version()}, {sys.executable}"
     yield "versions", [f"pyscalapack_redist {__version__}", python, f"numpy {np.__version__}"]
     # before MPI, since it starts a process
@@ -53,7 +53,7 @@ def launched() -> bool:
 
 
 def mpi_version() -> str:
-    """The MPI library's name and version, in one line. Not collective; starts MPI, if importing mpi4py.MPI does."""
+    """The MPI library's name and version, in one line. Imports mpi4py.MPI."""
     from mpi4py import MPI
 
     text = " ".join(MPI.Get_library_version().replace("\0", "").split())
@@ -61,7 +61,7 @@ def mpi_version() -> str:
 
 
 def mpi_path() -> str | None:
-    """The file of the MPI library that this process runs on. Not collective; starts MPI, if importing mpi4py.MPI does."""
+    """The file of the MPI library that this process runs on. Imports mpi4py.MPI."""
     from mpi4py import MPI  # noqa: F401
 
     try:
@@ -73,7 +73,7 @@ def mpi_path() -> str | None:
 
 
 def missing_extras(names: tuple[str, ...]) -> list[str]:
-    """Those of the given modules that are not installed."""
+    """The modules among `names` that are not installed."""
     missing = []
     for name in names:
         try:
@@ -103,7 +103,7 @@ def _mpi() -> Iterator[str]:
 
 
 def _start() -> Iterator[str]:
-    """What is wrong when a process that is not under mpiexec starts MPI; tried in another one."""
+    """The problem of starting MPI outside mpiexec, tried in a subprocess."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", "from mpi4py import MPI"],
@@ -140,7 +140,7 @@ def _scalapack() -> list[str]:
 
 
 def _blas(library: blacs.Library) -> str:
-    """The file in which a loaded ScaLAPACK finds dgemm, and which OpenBLAS with which kernels that is, if it is one."""
+    """The file of the dgemm that ScaLAPACK calls; for OpenBLAS also its version and kernels."""
     places = (file_of(handle, "dgemm_") for handle in (ctypes.CDLL(library.path), ctypes.CDLL(None)))
     file = next(filter(None, places), "not known")
     config = kernels.openblas(library, "openblas_get_config")
@@ -151,7 +151,7 @@ def _blas(library: blacs.Library) -> str:
 
 
 def _memfd() -> str:
-    """Whether another process may open an anonymous file of this one, as ranks do with each other's."""
+    """Whether another process may open a memfd of this one, as ranks of a node do."""
     try:
         number = os.memfd_create("pyscalapack_redist")
     except (OSError, AttributeError) as error:
@@ -171,7 +171,7 @@ def _memfd() -> str:
 
 
 def _posix_memory() -> str:
-    """Whether /dev/shm, where POSIX shared memory is, can be written, and how much fits."""
+    """Whether /dev/shm, of POSIX shared memory, can be written, and its size."""
     folder = "/dev/shm"
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -190,7 +190,7 @@ def _cores() -> str:
 
 
 def _threads() -> str:
-    """How many threads share a rank's large moves."""
+    """The number of threads that share a rank's large moves."""
     try:
         threads, usable = read_thread_count(), len(usable_cores())
     except RedistributionError as error:

@@ -41,7 +41,7 @@ def show(options: Namespace) -> int:
     Raises
     ------
     UsageError
-        It cannot be done as asked.
+        An argument is wrong.
     """
     shape = tuple(options.shape)
     misfit = options.layout.misfit(shape)
@@ -56,7 +56,7 @@ def show(options: Namespace) -> int:
         desc = options.layout.descriptor(shape, None)
     except DescriptorError as error:
         raise UsageError(f"--shape, LAYOUT: {error}") from None
-    if options.plot:  # before anything is printed, which whoever reads it may close
+    if options.plot:  # before anything is printed: the reader may close the pipe
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7, 7), layout="constrained")
@@ -101,7 +101,7 @@ def _columns(desc: Descriptor, width: int) -> int:
 
 
 def _rows(panel: Panel, cell: int) -> Iterator[Text]:
-    """A line for each row of blocks, in front of it the index of its first row of elements."""
+    """A line for each row of blocks, with the index of the first row of elements in front."""
     from rich.text import Text
 
     for i, row in enumerate(panel.ranks.tolist()):

@@ -1,4 +1,4 @@
-"""Figures, tables and lines of text as people read them. Tables are drawn by rich, which only the extra `cli` has."""
+"""Numbers, tables and lines of text for people. Tables need rich, of the extra `cli`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def time_text(seconds: float) -> str:
 
 
 def size_text(size: int | None) -> str:
-    """Bytes in binary units, as 64.0 MiB; a question mark where it is not known."""
+    """Bytes in binary units, as 64.0 MiB; a question mark for None."""
     if size is None:
         return "?"
     if size < 1024:
@@ -47,14 +47,14 @@ def size_text(size: int | None) -> str:
 
 
 def ratio_text(value: float | None) -> str:
-    """Three digits, as 1.05 or 12.3; a dash where there is no number, or NaN."""
+    """Three digits, as 1.05 or 12.3; a dash for None or NaN."""
     if value is None or math.isnan(value):
         return "-"
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
 def log_ticks(axis: Axis, words: Callable[[float], str]) -> None:
-    """Have a logarithmic axis tell figures in words, at 1, 2 and 5 of each decade where there are few."""
+    """Label a logarithmic axis with texts, at 1, 2 and 5 of each decade if there are few decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -63,16 +63,16 @@ def log_ticks(axis: Axis, words: Callable[[float], str]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-# -- where text goes: colours and progress only for a person at a terminal
+# -- colours and progress only in a terminal
 
 
 def console(quiet: bool = False) -> Console:
-    """A console; wide enough for whole tables, and plain but for FORCE_COLOR, where nobody looks on."""
+    """A console. In files it is wide enough for whole tables, and plain unless FORCE_COLOR is set."""
     from rich.console import Console
 
-    width = _told_width()
+    width = _window_width()
     if on_terminal():
-        return Console(highlight=False, width=width or _width(), quiet=quiet)
+        return Console(highlight=False, width=width or _terminal_width(), quiet=quiet)
     plain = not os.environ.get("FORCE_COLOR")  # rich itself sees to NO_COLOR
     return Console(
         force_terminal=False if plain else None,
@@ -86,13 +86,13 @@ def console(quiet: bool = False) -> Console:
 
 
 def print_line(out: Console, line: str | Text) -> None:
-    """Print a line of text, which is broken only where COLUMNS says how wide the reader's window is."""
-    out.print(line, soft_wrap=_told_width() is None, markup=False)
+    """Print a line of text, broken only at the width in the variable COLUMNS."""
+    out.print(line, soft_wrap=_window_width() is None, markup=False)
 
 
 def indented(line: str, indent: str = "  ") -> str:
-    """A line of text, broken between words where COLUMNS says how wide the reader's window is."""
-    width = _told_width()
+    """An indented line of text, broken between words at the width in the variable COLUMNS."""
+    width = _window_width()
     if width is None:
         return indent + line
     return textwrap.fill(
@@ -100,13 +100,13 @@ def indented(line: str, indent: str = "  ") -> str:
     )
 
 
-def _told_width() -> int | None:
-    told = os.environ.get("COLUMNS", "")
-    return int(told) if told.isdecimal() and int(told) else None
+def _window_width() -> int | None:
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isdecimal() and int(text) else None
 
 
-def _width() -> int | None:
-    """Columns of the terminal that the launcher writes to; None where it does not tell, which leaves it to rich."""
+def _terminal_width() -> int | None:
+    """Columns of the launcher's terminal; None if they are unknown, and rich decides."""
     try:
         terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -120,7 +120,7 @@ def _width() -> int | None:
 
 
 def new_table(texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
-    """An empty table with columns of text, then of figures. In files it is one of Markdown."""
+    """An empty table with columns of text, then of numbers. In files in Markdown."""
     from rich import box
     from rich.table import Table
 
@@ -133,7 +133,7 @@ def new_table(texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
 
 
 def print_table(out: Console, table: Table) -> None:
-    """Print a table, in files without the empty lines that its frame is made of."""
+    """Print a table, in files without empty lines."""
     if on_terminal():
         out.print(table)
         return

@@ -401,7 +401,7 @@ def conversations() -> None:
     for found, desc in zip(both(sources, outs), (B, one), strict=True):
         assert found is None or np.array_equal(found, numbers(desc))
     for where, name, error in (
-        (group_module, "verdict", (W, C)),  # the first rank cannot say why nothing may move
+        (group_module, "find_verdict", (W, C)),  # the first rank cannot say why nothing may move
         (CacheEntry, "binding", MemoryError if RANK == 0 else C),
     )[: 2 if ONE_NODE else 1]:
         comm = WORLD.Dup()
@@ -440,7 +440,7 @@ def distributed_arrays() -> None:
     assert not y.local.any()
     fails(psr.FileError, "order = 'A' must be", lambda: x.save("array.npy", order=on_bad("A", "C")))
     all_fail(psr.FileError, "No such file", lambda: psr.DistributedArray.load(A, "missing.npy"))
-    all_fail(TypeError, "give out= with a Descriptor only", lambda: psr.load(x, "missing.npy", x.local))  # type: ignore[call-overload]
+    all_fail(TypeError, "use out= with a Descriptor only", lambda: psr.load(x, "missing.npy", x.local))  # type: ignore[call-overload]
     empty = psr.Descriptor((0, 4), 2, ROWS)
     unknown = psr.DistributedArray(empty, None)
     all_fail(W, "its dtype is not known on this rank", lambda: unknown.redistribute(grid=COLUMNS))
