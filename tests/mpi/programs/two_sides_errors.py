@@ -80,7 +80,7 @@ def what_must_agree() -> None:
     expect(lambda: plan(desc if alone else layout(), FIRST), "desc_a must be the same on every rank")
     paper = psr.Descriptor(SHAPE, 2, psr.ProcessGrid((1, 1)))
     expect(lambda: plan(paper if not FIRST else layout(), FIRST), "on paper: give it a communicator")
-    expect(lambda: plan(layout(), FIRST, via=[layout()]), "comm an inter-communicator", "give via by name")
+    expect(lambda: plan(layout(), FIRST, via=[layout()]), "comm is an inter-communicator", "give via by name")
 
 
 def arrays() -> None:
