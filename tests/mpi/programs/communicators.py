@@ -68,7 +68,7 @@ def check(result: Any, desc: psr.Descriptor, scale: float = 1.0) -> None:
 def in_flight(comm: MPI.Intracomm) -> None:
     """Transfers by all exchanges at once, also of one plan, finished in another order on each rank, do not mix."""
     every = layouts(comm)
-    kinds = itertools.cycle((x, b) for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].understands)
+    kinds = itertools.cycle((x, b) for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].supported_buffers)
     running = []
     for a, b in itertools.product(every, every):
         exchange, buffers = next(kinds)
