@@ -138,8 +138,8 @@ def _paper_plan(plan: Plan) -> Redistribution:
 
 
 # The field `pending` of the vote. If all ranks have planned already, one vote shows that all ask for the same plan and have it.
-# ASKS: this rank lacks a layout, or the dtype of an array that is to be returned.
-PLANNED, NOT_PLANNED, ASKS = range(3)
+# LACKS_DATA: this rank lacks a layout, or the dtype of an array that is to be returned.
+PLANNED, NOT_PLANNED, LACKS_DATA = range(3)
 
 
 def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None]) -> Agreed:
@@ -154,10 +154,10 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
         deliver_interrupts()
     except BaseException as caught:
         error = error or caught
-    pending = ASKS if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
+    pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
-        return bool(outcome.packed == RETURNS_ARRAY and outcome.pending == ASKS)
+        return bool(outcome.packed == RETURNS_ARRAY and outcome.pending == LACKS_DATA)
 
     def has_more(outcome: Outcome) -> bool:
         """Whether ranks have more to send after the vote. A plan that all have is kept, also after an interrupt."""
@@ -172,7 +172,7 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
     outcome = group.agree(vote, error, spec.statements, has_more, deliver_interrupts)
     key = Asked.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
-    agreed = cached or _plan_together(spec, group, outcome.pending == ASKS)
+    agreed = cached or _plan_together(spec, group, outcome.pending == LACKS_DATA)
     dtype = spec.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
     if lacks_dtype(outcome):
         dtype = group.combine(dtype, first_known)

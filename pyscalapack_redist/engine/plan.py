@@ -34,7 +34,7 @@ from .terms import Terms
 
 MOST_BINDINGS = 8  # that a plan caches: one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
-ASKS = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
+ASKS_DTYPES = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
 
 # Compared by identity: small integers are single objects. `Factors` handles all other values.
 ONE: Any = 1
@@ -236,10 +236,10 @@ class Plan:
         return operands.kind.strides, operands.dtypes, operands.kind.unchanged
 
     def dtype_in_vote(self, operands: Operands) -> tuple[int | None, int]:
-        """Return the vote's fields `dtype` and `pending`: a digest of the dtypes, and ASKS if they are not known."""
+        """Return the vote's fields `dtype` and `pending`: a digest of the dtypes, and ASKS_DTYPES if they are not known."""
         if self.may_ask_dtypes:
             entry = self._dtypes.get(self._kind_of(operands))
-            return (None, ASKS) if entry is None else (entry[0], 0)
+            return (None, ASKS_DTYPES) if entry is None else (entry[0], 0)
         return None if operands.dtypes[0] is None else dtype_digest(operands.dtypes[0]), 0
 
     def forget_dtypes(self, operands: Operands) -> None:
