@@ -69,8 +69,8 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descript
     """The layout that a routine of `linalg` works in, if none of its operands has a layout that fits. Not collective.
 
     The model is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
-    side along the longer side of the matrix. Of P processes it takes isqrt(P) by P // isqrt(P), and no more processes than
-    the matrix has 256 x 256 elements. If a process had no block, blocks are smaller.
+    side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
+    such processes isqrt(P) by P // isqrt(P). If a process had no block, blocks are smaller.
 
     Parameters
     ----------
