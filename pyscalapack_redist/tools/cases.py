@@ -1,4 +1,4 @@
-"""What is moved, as the command line writes it: an array, its dtype, and its layouts before and after."""
+"""A case of the command line: an array, its dtype, and its layouts before and after."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Case:
 
     @property
     def ranks(self) -> int:
-        """Ranks that it needs."""
+        """Number of ranks of the case."""
         return max(self.before.end, self.after.end)
 
     @property
     def elements(self) -> int:
-        """Elements that are moved."""
+        """Number of elements that move."""
         return math.prod(self.shape)
 
     @property
@@ -62,7 +62,7 @@ class Case:
         return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, in what all commands write."""
+        """The values for JSON, in the files of all commands."""
         layouts = {"from": str(self.before), "to": str(self.after)}
         return {"shape": list(self.shape), **layouts, "dtype": str(self.dtype), "ranks": self.ranks}
 

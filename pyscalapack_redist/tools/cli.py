@@ -1,4 +1,4 @@
-"""`pyscalapack-redist`: what is installed, layouts, plans on paper, and the benchmark.
+"""`pyscalapack-redist`: the installation, layouts, plans on paper, and the benchmark.
 
 Under mpiexec every rank reads the same command line, and rank 0 speaks for all; `show` and `plan` need and start no MPI.
 Exit status 2: it cannot be done as asked.
@@ -48,12 +48,12 @@ from .text import indented
 BAD_USAGE = 2
 PLAN, SHOW = "plan", "show"
 STANDARD_OUTPUT = "-"
-SIMULATE = "simulate"  # has left
+SIMULATE = "simulate"  # moved to benchmarks
 WITHOUT_MPI = PLAN, SHOW, SIMULATE
 
 
 class _Output:
-    """Standard output. Where whoever reads it stops, as head does, what is written from then on goes nowhere."""
+    """Standard output; after a broken pipe, as of head, further text is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -80,7 +80,7 @@ class _Output:
 
 def main() -> None:
     """Entry point of `pyscalapack-redist`. Collective over all ranks."""
-    if sys.stdout is None:  # it was closed before the program began
+    if sys.stdout is None:  # closed before the program began
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the program)
     sys.stdout = cast(TextIO, _Output(sys.stdout))
     try:
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what a command line says, and return the exit status. Collective over all ranks.
+    """Run a command line, and return the exit status. Collective over all ranks.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _speaks() -> bool:
-    """Whether this rank speaks for all; yes where there is no MPI, and, without starting it, outside mpiexec."""
+    """Whether this rank prints: rank 0, any process outside mpiexec, or one without MPI."""
     if not launched():
         return True
     try:
@@ -139,7 +139,7 @@ def _speaks() -> bool:
 
 
 def _finalize() -> None:
-    """End MPI in an orderly way, which all ranks do: `python -m mpi4py` would abort it for a status that is not 0."""
+    """Finalize MPI, on all ranks: `python -m mpi4py` would abort it for a status other than 0."""
     if "mpi4py.MPI" in sys.modules:
         from mpi4py import MPI
 
@@ -148,7 +148,7 @@ def _finalize() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Speaks on rank 0 only; those of `show` and `plan` without asking MPI which one this is."""
+    """A parser that prints on rank 0 only; for `show` and `plan` without MPI."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -243,7 +243,7 @@ def _plan_arguments(parser: Any) -> None:
 
 
 class _Moved(argparse.Action):
-    """An option of the models of sweeps."""
+    """A former option, of the models of sweeps."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
         raise UsageError(

@@ -4,7 +4,7 @@ A block size may be the word balanced: one block for each process, of sizes that
 dimensions. It may also be the sizes of all blocks, joined by commas, SIZE for the next process or SIZEpPROCESS each. A
 number of the grid that ends in c is of copies: along that dimension of the grid all processes hold the same elements.
 
-Where arrays are moved, /MxN@IA,JA may follow (what is moved is a sub-array, at IA, JA of a whole array of M x N), and /C
+For the sides of a redistribution, /MxN@IA,JA may follow (a sub-array, at IA, JA of a whole array of M x N), and /C
 (local arrays are in C order). There a layout may also be of tiles: PROCESSES:tiles=ROWSxCOLUMNS[@SEED][+FIRST], or
 tiles=FILE.json. Tiles are drawn with `random()` alone, whose sequence Python keeps from version to version: everybody has
 the same.
@@ -84,7 +84,7 @@ def read_side(text: str) -> Layout:
 
 @dataclass(frozen=True)
 class Layout:
-    """A grid of processes and how an array is dealt out over it.
+    """A grid of processes and the distribution of an array over it.
 
     Attributes
     ----------
@@ -207,11 +207,11 @@ class Layout:
         return self.first + self.size
 
     def whole_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the whole array, where `shape` of it is moved."""
+        """Shape of the whole array, of which `shape` is moved."""
         return self.whole or shape
 
     def misfit(self, shape: tuple[int, ...]) -> str | None:
-        """Why an array of this shape cannot be moved from or to this layout; None where it can."""
+        """Why an array of this shape cannot have this layout; None if it can."""
         if self.ndim != len(shape):
             dims = f"{self.ndim} dimensions and the shape {shape} has {len(shape)}"
             return f"the layout {self} has {dims}: they must have as many"
@@ -229,7 +229,7 @@ class Layout:
         return math.prod(max(map(axis.local_size, range(axis.processes))) for axis in dims)
 
     def coords(self, rank: int) -> tuple[int, ...] | None:
-        """Where a rank stands along each dimension of the array; None outside the grid."""
+        """Process coordinates of a rank along each dimension of the array; None outside the grid."""
         place = rank - self.first
         if not 0 <= place < self.size:
             return None
@@ -237,7 +237,7 @@ class Layout:
         return tuple(int(coords[k]) for k in self.axes)
 
     def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Descriptor:
-        """The Descriptor of an array of this layout and shape; a sub-array's where it is one.
+        """The Descriptor of an array of this layout and shape, or of the sub-array.
 
         Raises
         ------
@@ -394,7 +394,7 @@ class TileLayout(Layout):
         return max(map(max, self._of_file.owners), default=0) + 1 if self.path else self.first + self.size
 
     def misfit(self, shape: tuple[int, ...]) -> str | None:
-        """Why an array of this shape cannot be moved from or to this layout; None where it can."""
+        """Why an array of this shape cannot have this layout; None if it can."""
         if len(shape) != 2:
             return f"the layout {self} is of tiles of a matrix, and the shape {shape} has {count_text(len(shape), 'dimension')}"
         edges = self.cut(shape)[:2]
@@ -425,7 +425,7 @@ class TileLayout(Layout):
 
     @functools.cached_property
     def _of_file(self) -> _TileGrid:
-        """What the file has, once it has been read; it goes with the layout to other ranks."""
+        """The contents of the file, read once; pickled with the layout for other ranks."""
         expected = f"a JSON object with the entries {', '.join(ENTRIES)}, and no others"
         try:
             with open(self.path) as file:

@@ -1,6 +1,6 @@
-"""`pyscalapack-redist plan`: what a redistribution takes in each order of its messages, and of memory. Needs no MPI.
+"""`pyscalapack-redist plan`: messages, steps, times and memory of a redistribution in each order. Needs no MPI.
 
-A plan on paper for each order and for each way of `via=`; their figures are what is written as JSON and what is printed.
+There is a plan on paper for each order and for each way of `via=`. Their figures are printed, and written as JSON.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Figures = dict[str, Any]
-# Pairs of processes: in an order whose steps are listed; along a dimension whose steps are searched for, and in all where each
-# process has an order of its own.
+# Limits on pairs of processes: in an order whose steps are listed; along a dimension if steps are searched for, and in all if
+# each process has an order of its own.
 MOST_PAIRS, MOST_SEARCHED = 2**24, 2**20
 MOST_LISTED = 32  # processes on a side of a schedule whose messages are written, and runs of steps that are printed
 WITH_LIMIT = ("optimal", "preemptive", "open-shop")
@@ -49,12 +49,12 @@ COLUMNS_OF_WAYS = ("legs", "messages", "bytes", "of direct", "fewest steps", "bu
 
 
 class NodeLinks:
-    """Links of nodes, for times.
+    """Links between nodes, for predicted times.
 
     Parameters
     ----------
     rate : float or None
-        Bytes per second that a node can send, and at the same time receive; its ranks share it. None where nothing is timed.
+        Bytes per second that a node can send, and at the same time receive; its ranks share it. None for no times.
     latency : float
         Seconds of a message.
     slots : int
@@ -65,26 +65,26 @@ class NodeLinks:
         self.slots, self._rate, self._latency = slots, rate, latency
 
     def seconds(self, steps: int, nbytes: int) -> float | None:
-        """Of so many steps with so many bytes of a rank in all."""
+        """Time of a number of steps in which a rank has so many bytes in all."""
         return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
 
 
-def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[Figures, list[Schedule]]:
-    """The figures of a redistribution on paper, and the steps of the order that is shown.
+def study(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[Figures, list[Schedule]]:
+    """Figures of a redistribution on paper, and the steps of the order to show.
 
     Parameters
     ----------
     case : Case
         Array and layouts.
     name, time_limit : str, float
-        The schedule that is shown, and the seconds of its search.
+        The schedule to show, and the seconds of its search.
     links : NodeLinks
         For times.
 
     Raises
     ------
     ScheduleError
-        That schedule does not apply.
+        The schedule to show does not apply.
     """
     item, uncounted, totals = case.dtype.itemsize, None, None
     a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
@@ -97,24 +97,24 @@ def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple
     )
     orders: list[Figures] = []
     shown: list[Schedule] = []
-    for each in schedules.NAMES:
-        figures: Figures = {"name": each, **dict.fromkeys(OF_ORDERS)}
+    for schedule_name in schedules.NAMES:
+        figures: Figures = {"name": schedule_name, **dict.fromkeys(OF_ORDERS)}
         orders.append(figures)
-        if most > MOST_SEARCHED and not is_by_formula(each):
+        if most > MOST_SEARCHED and not is_by_formula(schedule_name):
             figures["reason"] = f"left out: it needs a table of all pairs, {most:,} along a dimension"
             continue
         try:
-            order = make_plan(a, b, schedule=each).schedule
-            parts = _parts(order, case, time_limit if each == name else 1.0)
+            order = make_plan(a, b, schedule=schedule_name).schedule
+            parts = _parts(order, case, time_limit if schedule_name == name else 1.0)
         except ScheduleError as error:
-            if each == name:
+            if schedule_name == name:
                 raise
             figures["reason"] = str(error)
             continue
         figures |= {"messages": totals and totals.sends, **_figures(order, parts, item, links)}
-        if order.name != each:
+        if order.name != schedule_name:
             figures["reason"] = f"its steps take too long to find: the order is {order.name}"
-        shown = parts if each == name else shown
+        shown = parts if schedule_name == name else shown
     busiest = totals and max(totals.most_sent, totals.most_received)
     of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
     of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
@@ -142,7 +142,7 @@ def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple
 
 
 def _figures(order: Order, parts: list[Schedule], item: int, links: NodeLinks) -> Figures:
-    """Steps and cost of an order; of each dimension they multiply."""
+    """Steps and cost of an order: products over the dimensions."""
     if not parts:
         return {"steps": order.number_of_steps, "one_port": order.one_port}
     steps = math.prod(part.number_of_steps for part in parts)
@@ -153,7 +153,7 @@ def _figures(order: Order, parts: list[Schedule], item: int, links: NodeLinks) -
 
 
 def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
-    """The steps of an order: of each dimension, or of all ranks; nothing where there are too many pairs to list."""
+    """The schedules of an order: one for each dimension, or one for all ranks; none if there are too many pairs."""
     if isinstance(order, Scheduled):
         parts = list(order.parts)
         if order.name in WITH_LIMIT and time_limit != 1:
@@ -169,7 +169,7 @@ def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
 
 
 def _way(a: Any, b: Any, via: str | None, case: Case, links: NodeLinks) -> Figures:
-    """One way of `via=`, all legs together."""
+    """Figures of one way of `via=`, all legs together."""
     names = ("legs", "messages", "bytes", "fewest_steps", "busiest_bytes", "seconds")
     try:
         report = make_plan(a, b, schedule="caterpillar", via=via).report(case.dtype)
@@ -187,7 +187,7 @@ def _is_small(part: Schedule) -> bool:
     return max(part.grid.P, part.grid.Q) <= MOST_LISTED
 
 
-# -- for a person to read
+# -- text
 
 
 def _show(case: Case, document: Figures, shown: list[Schedule]) -> None:
@@ -242,7 +242,7 @@ def _lines(case: Case, document: Figures) -> Iterator[str]:
 
 
 def _step_lines(part: Schedule, prefix: str) -> Iterator[str]:
-    """Messages and cost of each step, equal ones in a row told together."""
+    """Messages and cost of each step; consecutive equal steps share a line."""
     yield (
         f"{prefix}{part.name}: {count_text(part.number_of_steps, 'step')}, cost {part.total_cost:,} elements; "
         f"{part.certificate}"
@@ -396,7 +396,7 @@ def plan(options: Namespace) -> int:
     check_outputs(options, "plan")
     links = NodeLinks(options.rate, options.latency, options.slots)
     try:
-        document, shown = studied(case, options.schedule, options.time_limit, links)
+        document, shown = study(case, options.schedule, options.time_limit, links)
     except ScheduleError as error:
         raise UsageError(f"--schedule {options.schedule}: {error}") from None
     if options.json:

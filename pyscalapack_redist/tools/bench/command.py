@@ -26,7 +26,7 @@ FAILED = 1
 
 
 def bench(options: Namespace) -> int:
-    """Do what a command line asks for, and return the exit status: 0, or 1 where a result was wrong, or no method ran.
+    """Run a command line, and return the exit status: 0, or 1 if a result was wrong or no method ran.
 
     Collective. Raises UsageError on every rank where it cannot be done.
     """
@@ -106,7 +106,7 @@ def _summarize(results: Results, suite: Suite, earlier: Results | None, display:
 
 
 class _Display:
-    """Text and tables on standard output, and at a terminal a progress bar of so many ticks."""
+    """Text and tables on standard output, and in a terminal a progress bar of so many ticks."""
 
     def __init__(self, ticks: int, quiet: bool) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -114,7 +114,7 @@ class _Display:
         self._console = console(quiet)
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
         hidden = quiet or not on_terminal()
-        # no thread that refreshes the bar: it would take time from what is timed
+        # no thread refreshes the bar: it would disturb the times
         self.progress = Progress(*columns, console=self._console, auto_refresh=False, transient=True, disable=hidden)
         self._task = self.progress.add_task("", total=ticks)
 
@@ -135,11 +135,11 @@ class _Display:
             print_line(self._console, line)
 
 
-# -- what is asked for
+# -- the cases
 
 
 def _asked_for(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Results | None]:
-    """The cases, and on rank 0 the earlier run. Rank 0 alone reads files, and tells all what is wrong. Collective."""
+    """The cases, and on rank 0 the earlier run. Rank 0 reads the files; its errors are raised on all. Collective."""
     cases, earlier, problem = [], None, None
     if comm.Get_rank() == 0:
         try:
@@ -155,7 +155,7 @@ def _asked_for(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Res
 
 
 def _cases(options: Namespace) -> list[Case]:
-    """The cases of a suite, or the one that is given."""
+    """The cases of a suite, or the one on the command line."""
     if options.suite:
         single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
         present = [name for name, value in single.items() if value is not None]
@@ -173,7 +173,7 @@ def _cases(options: Namespace) -> list[Case]:
 
 
 def _for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:
-    """The cases to run on `size` ranks, and a word on those that are left out.
+    """The cases to run on `size` ranks, and a line on the others.
 
     A single case may run on more ranks than it needs; of a suite only the cases for this number of ranks are run.
     """

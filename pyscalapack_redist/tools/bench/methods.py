@@ -1,4 +1,4 @@
-"""The methods that are compared, by the names that the command line gives them.
+"""The methods that are compared, by their names on the command line.
 
 This package's own are plans, made once and reused or made anew in each call. Others are ScaLAPACK's p?gemr2d; what plain
 mpi4py and NumPy do, through one rank or by whole messages packed side by side, with this package's packing, which few programs
@@ -44,14 +44,14 @@ OPTIONS = ("schedule", "exchange", "buffers", "agree")  # of `redistribute`, in 
 ROOT = 0  # through which all goes
 NOT_FOR_TILES = "{} is for a local array on each process, and the layout of {} is of tiles"
 LIMIT = 2**31  # of what MPI and p?gemr2d count
-# Plans are kept with the communicator, by all that was asked for. Asked for with a memory limit of a byte less than the last
-# time, a plan is made anew, by nothing but what users have. The limits come again after more plans than are kept.
+# Plans are cached by all options. A memory limit of one byte less than the last time makes a new plan. The limits repeat after
+# more plans than the cache holds.
 LIMITS = 4096
 _limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1))
 
 
 def _nothing() -> None:
-    """Most methods have nothing to forget or to close."""
+    """Default of `forget` and `close`."""
 
 
 class Prepared:
@@ -74,8 +74,7 @@ class Prepared:
         close: Callable[[], None] = _nothing,
     ) -> None:
         self.rank_case, self._run, self._output, self._expected = rank_case, run, output, expected
-        # `forget` gives back memory that earlier calls have left, so that what a call takes can be measured: not collective.
-        # `close` gives back what was made: collective.
+        # `forget` frees memory of earlier calls, so that the memory of a call can be measured. `close` frees all; collective.
         self.forget, self.close = forget, close
         if extra_bytes is not None:
             self.extra_bytes = extra_bytes
@@ -85,7 +84,7 @@ class Prepared:
         self._run()
 
     def poison(self) -> None:
-        """Leave nothing correct in the output."""
+        """Overwrite the output."""
         if self._output is None:
             self.rank_case.poison()
         poison(self._output)
@@ -97,13 +96,13 @@ class Prepared:
         return np.array_equal(bytes_of(self._output), self._expected())
 
     def profile(self) -> Mapping[str, float]:
-        """Run once; seconds that this rank spent on each part, where the method can tell. Collective like a run."""
+        """Run once, and return this rank's seconds for each part, if the method knows them. Collective like a run."""
         return {}
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way of getting from one layout to the other, by the name that the command line gives it.
+    """A way to get from one layout to the other, by its name on the command line.
 
     `prepare` makes all that is made once and used often. It is collective over the case's communicator, and raises
     RedistributionError where the method does not apply; on every rank, if on any that has a part in the case.
@@ -111,18 +110,18 @@ class Method:
 
     name: str
     prepare: Callable[[RankCase], Prepared]
-    obstacle: Callable[[Case], str | None] = lambda case: None  # why it cannot run on this rank, if so; not collective
+    obstacle: Callable[[Case], str | None] = lambda case: None  # why it cannot run on this rank, or None
     fresh: Callable[[RankCase], Prepared] | None = (
         None  # with nothing kept from earlier times, if a user has that to make
     )
 
     def anew(self) -> Method:
-        """The same with all that it keeps from call to call made in each call, and timed with it."""
+        """This method with everything it reuses made in each call, and timed."""
         return replace(self, prepare=functools.partial(_anew, fresh=self.fresh)) if self.fresh else self
 
 
 def _anew(rank_case: RankCase, fresh: Callable[[RankCase], Prepared]) -> Prepared:
-    """What is prepared in each call; and once before, to see that it can be."""
+    """Prepare the method once as a trial, then anew in each call."""
 
     def run() -> None:
         with contextlib.closing(fresh(rank_case)) as method:
@@ -174,7 +173,7 @@ def named_methods(*names: str) -> tuple[Method, ...]:
 
 
 class _Planned(Prepared):
-    """A plan of `redistribute`: its schedule, exchange and buffers, as far as they are asked for."""
+    """A plan of `redistribute` with the options in the method's name."""
 
     def __init__(self, rank_case: RankCase, asked: Sequence[str], memory_limit: int = MEMORY_LIMIT) -> None:
         super().__init__(rank_case)
@@ -183,7 +182,7 @@ class _Planned(Prepared):
         self.plan = plan(rank_case.desc_a, rank_case.desc_b, **options)
 
     @functools.cached_property
-    def extra_bytes(self) -> int | None:  # type: ignore[override]  # found when asked for: a report takes as long as a plan
+    def extra_bytes(self) -> int | None:  # type: ignore[override]  # a property: a report takes as long as a plan
         """Staging memory of a run, on this rank."""
         staging: int | None = self.plan.report(self.rank_case.case.dtype).extra_bytes
         return staging
@@ -196,11 +195,11 @@ class _Planned(Prepared):
         return seconds
 
 
-# -- p?gemr2d, with descriptors made beforehand, so that nothing of this package is timed with it
+# -- p?gemr2d, with descriptors made beforehand: nothing of this package is timed
 
 
 def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | None:
-    """A dtype, a number of dimensions, an order or a size that it is not for, or no library."""
+    """Why p?gemr2d does not apply: the dtype, dimensions, order or size of the case, or a missing library."""
     if len(case.shape) != 2:
         return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
     if case.tiled:
@@ -237,7 +236,7 @@ def _gemr2d(rank_case: RankCase, library: blacs.Library) -> Prepared:
         return contexts[-1]
 
     def operand(layout: Layout, array: NDArray[Any] | None) -> tuple[int, int, int, NDArray[np.intc]]:
-        """Address, IA, JA and the nine integers; outside the grid, where CTXT is -1, no address."""
+        """Address, IA, JA and the nine integers; outside the grid CTXT is -1, and the address is 0."""
         of_grid = context((layout.grid[0], layout.grid[1]), list(range(layout.first, layout.end)))
         rows = 1 if array is None else max(1, array.shape[0])
         integers = [1, of_grid, *layout.whole_shape(case.shape), *layout.block, *layout.source, rows]
@@ -269,7 +268,7 @@ def _gemr2d(rank_case: RankCase, library: blacs.Library) -> Prepared:
 
 
 def _gather_scatter(rank_case: RankCase) -> Prepared:
-    """Each rank sends its local array to rank 0, which puts it into the whole array by its global indices; then back.
+    """Each rank sends its local array to rank 0, which assembles the whole array by global indices; then the reverse.
 
     The indices, and rank 0's memory for the whole array, are made once and reused. All arrays are seen transposed: local
     arrays in Fortran order are sent and received as they lie in memory.
@@ -325,13 +324,13 @@ def _gather_scatter(rank_case: RankCase) -> Prepared:
     return Prepared(rank_case, run_all, whole.nbytes + largest * case.dtype.itemsize, close=element.Free)
 
 
-# -- whole messages, packed, moved, then unpacked; nothing is overlapped, and buffers hold all
+# -- whole messages, packed, moved, then unpacked, without overlap; buffers hold all of them
 
 Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
 
 
 class PackedMessages:
-    """Messages side by side in memory, by the other process's rank: of each rank its bytes, and where they start.
+    """Packed messages side by side in memory, with the bytes and the start of each by rank.
 
     `parts` has each message, the place of its packed elements, and that part of the memory.
     """
@@ -350,13 +349,13 @@ class PackedMessages:
 
 
 def _box(message: Message) -> Box:
-    """What two processes share between descriptors, which is always one box."""
+    """The box of a message between descriptors, which has one."""
     assert isinstance(message.box, Box)
     return message.box
 
 
 class WholeMessages(Prepared):
-    """Packing and unpacking, which all ways with whole messages have in common.
+    """Base class of methods with whole packed messages.
 
     Attributes
     ----------
@@ -430,7 +429,7 @@ class WholeByAlltoallv(WholeMessages):
 
 
 def _memcpy(rank_case: RankCase) -> Prepared:
-    """The C library's memcpy of what moves of each rank's local A: all ranks at once, a sub-array as one piece."""
+    """The C library's memcpy of the elements of each rank's local A that move, on all ranks at once."""
     part = np.empty(0) if rank_case.part_of_a is None else rank_case.part_of_a
     source: NDArray[Any] = part if part.flags.c_contiguous else np.asfortranarray(part)
     copy = np.empty_like(source)
@@ -457,7 +456,7 @@ def _broadcast(rank_case: RankCase) -> Prepared:
 
 
 def _all_to_all(rank_case: RankCase) -> Prepared:
-    """MPI_Alltoall in which each process deals out its local A in equal parts to all."""
+    """MPI_Alltoall in which each process sends equal parts of its local A to all."""
     case, comm, size = rank_case.case, rank_case.comm, rank_case.comm.Get_size()
     least = min(comm.allgather(0 if rank_case.a is None else rank_case.a.size))
     if least < size:
@@ -480,7 +479,7 @@ def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
 
 
 def _counted(name: str, prepare: Callable[[RankCase], Prepared], unit: str = "bytes", keeps: bool = True) -> Method:
-    """A method for a local array on each process, whose bytes or elements it counts in 32 bits."""
+    """A method with one local array on each process, whose bytes or elements fit into 32 bits."""
 
     def obstacle(case: Case) -> str | None:
         if case.tiled:

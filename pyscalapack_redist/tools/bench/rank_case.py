@@ -1,4 +1,4 @@
-"""A case set up on the ranks: local arrays, and what they must hold.
+"""A case on the ranks: local arrays, and their expected contents.
 
 The verification shares no code with the engine: which indices a process has, `held_of` takes from the definition of the
 layouts. Each element has the bytes of its global index times an odd number, the high ones first: in 8 bytes no two are equal,
@@ -21,8 +21,8 @@ from ..layout_text import Layout, TileLayout
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
-POISON = 0xFB  # bytes where a right answer is to come, or where nothing may be written
-AROUND = 0x5A  # bytes of A around a sub-array, which are to stay there
+POISON = 0xFB  # bytes that a correct run overwrites, or must not touch
+AROUND = 0x5A  # bytes of A around a sub-array, which stay
 
 Held = list[NDArray[np.int64]]  # global indices along each dimension, in local order
 
@@ -58,10 +58,7 @@ def _owners(n: int, block: int | str | Blocks, processes: int, source: int) -> N
 
 
 def held_of(layout: Layout, shape: tuple[int, ...], rank: int) -> list[Held]:
-    """Of each local array of a rank the whole array's indices that it holds: of one, of each tile, or of none outside.
-
-    Not collective.
-    """
+    """Of each local array of a rank the whole array's indices that it holds: of one, of each tile, or of none outside."""
     if isinstance(layout, TileLayout):
         rows, columns, owners = layout.cut(shape)
         return [
@@ -104,7 +101,7 @@ class CasePart:
         return np.empty(self.shape, self._case.dtype, order=self._order)  # type: ignore[call-overload, no-any-return]
 
     def filled(self, around: int = AROUND) -> NDArray[Any]:
-        """A local array with the elements that it must have, and bytes of that value around a sub-array."""
+        """A local array with its expected elements, and bytes of the value `around` outside a sub-array."""
         array, case = self.empty(), self._case
         bytes_of(array).fill(around)
         strides = np.cumprod([1, *case.shape[:0:-1]])[::-1]
@@ -116,7 +113,7 @@ class CasePart:
         return array
 
     def matches(self, array: NDArray[Any]) -> bool:
-        """Whether a local array has exactly the bytes that it must have, and is as `poison` left it around a sub-array."""
+        """Whether a local array has its expected bytes, and those of `poison` outside a sub-array."""
         alike = array.shape == self.shape and array.dtype == self._case.dtype
         return alike and np.array_equal(bytes_of(array), bytes_of(self.filled(POISON)))
 
@@ -154,22 +151,22 @@ class RankCase:
         self.poison()
 
     def poison(self) -> None:
-        """Overwrite the output, so that nothing correct is left in it."""
+        """Overwrite the output."""
         for array in self._outs:
             poison(array)
 
     def correct(self) -> bool:
-        """Whether the output is, byte by byte, what it must be on this rank."""
+        """Whether this rank's output has the expected bytes."""
         return self.matches(self.out)
 
     def matches(self, out: Any) -> bool:
-        """Whether another local array, or list of them, is, byte by byte, what the output must be."""
+        """Whether another local array, or list of them, has the bytes expected of the output."""
         outs = out if isinstance(out, list) else [] if out is None else [out]
         return len(outs) == len(self._parts) and all(map(CasePart.matches, self._parts, outs))
 
 
 def _local(layout: Layout, parts: list[CasePart], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
-    """What a plan takes, and what moves of it."""
+    """The argument of a plan, and its elements that move."""
     if layout.tiled:
         return arrays, np.concatenate([np.empty(0, np.uint8), *map(bytes_of, arrays)])
     return (arrays[0], arrays[0][parts[0].inside]) if arrays else (None, None)

@@ -1,6 +1,6 @@
-"""What was measured, as a table of times by method and case; its form as JSON; and tables, lines and a picture of it.
+"""Measured times by method and case: as JSON, tables, lines of text and a picture.
 
-Ratios of two methods are told twice, of the minimum times / of the medians.
+Ratios of two methods are given twice: of the minimum times / of the medians.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Column = NDArray[np.float64]
 
 
 def fastest(columns: Iterable[Column]) -> Column:
-    """The least of several columns in each case, of the shortest times and of the medians apart."""
+    """The smallest of several columns in each case, separately for shortest times and medians."""
     least: Column = np.fmin.reduce(list(columns))
     return least
 
 
 def count(column: Column) -> int:
-    """How many cases have figures."""
+    """Number of cases with figures."""
     return int(np.count_nonzero(column[:, 0] > 0))
 
 
@@ -61,7 +61,7 @@ class MethodResult:
 
     name: str
     seconds: tuple[float, ...]  # of each round
-    extra_bytes: int | None  # beside the two local arrays, the most of all ranks; None where it is not known
+    extra_bytes: int | None  # beside the two local arrays, the most of all ranks; None if unknown
     verified: bool  # whether every rank's output was right, byte by byte
     profile: dict[str, tuple[float, ...]] = field(
         default_factory=dict
@@ -78,13 +78,13 @@ class MethodResult:
         return statistics.median(self.seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The values for JSON."""
         fields = {"min": self.least, "median": self.median, **vars(self)}
         return {name: value for name, value in fields.items() if name != "profile" or value}
 
     @classmethod
     def from_dict(cls, read: dict[str, Any]) -> MethodResult:
-        """What `to_dict` gave. Raises ValueError where there are no times."""
+        """Read the result of `to_dict`. Raises ValueError if there are no times."""
         seconds = tuple(map(float, read["seconds"]))
         if not seconds:
             raise ValueError("a method has no times")
@@ -103,7 +103,7 @@ class CaseResult:
     limit: dict[str, float] | None = None  # what the links between hosts allow, as `links_limit` gives it
 
     def method(self, name: str) -> MethodResult | None:
-        """The figures of a method; None where it did not run."""
+        """The figures of a method; None if it did not run."""
         return next((method for method in self.methods if method.name == name), None)
 
     @property
@@ -112,7 +112,7 @@ class CaseResult:
         return all(method.verified for method in self.methods)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The values for JSON."""
         return {
             **self.case.to_dict(),
             "calls_per_time": self.calls,
@@ -123,14 +123,14 @@ class CaseResult:
 
     @classmethod
     def from_dict(cls, read: dict[str, Any]) -> CaseResult:
-        """What `to_dict` gave."""
+        """Read the result of `to_dict`."""
         case = Case.read(tuple(map(int, read["shape"])), read["from"], read["to"], read_dtype(read["dtype"]))
         methods = tuple(map(MethodResult.from_dict, read["methods"]))
         why = {missing["name"]: missing["why"] for missing in read.get("not_run", ())}
         return cls(case, methods, why, int(read.get("calls_per_time", 1)), read.get("links_limit"))
 
     def lines(self) -> Iterator[str]:
-        """What did not run and why, in one line each."""
+        """The methods that did not run, with reasons, one line each."""
         for name, why in self.not_run.items():
             first, *more = why.splitlines()
             yield f"{name} not run: {first}" + (" (`pyscalapack-redist info` says more)" if more else "")
@@ -191,12 +191,12 @@ class Results:
 
     @property
     def times(self) -> dict[str, Column]:
-        """A column for each method, in the order in which they first ran: what tables and pictures are made of."""
+        """A column for each method, in the order of first runs, for tables and pictures."""
         names = dict.fromkeys(method.name for result in self.cases for method in result.methods)
         return {name: self.column(name) for name in names}
 
     def column(self, name: str) -> Column:
-        """The times of a method, which may have run in no case."""
+        """The times of a method, perhaps without any."""
         figures = (result.method(name) for result in self.cases)
         return np.array([(method.least, method.median) if method else (np.nan, np.nan) for method in figures])
 
@@ -206,7 +206,7 @@ class Results:
         return np.array([[limit.get("seconds", np.nan)] * 2 for limit in known])
 
     def library(self) -> Column:
-        """Times of the library that others are held against: the one in use, else the first that was named."""
+        """Times of the reference library: the one in use, else the first that was named."""
         times = self.column("pxgemr2d")
         for name, column in self.times.items():
             if name.startswith("pxgemr2d="):
@@ -220,7 +220,7 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> Results:
-        """Read what `to_json` wrote; ValueError says what is missing in other texts."""
+        """Read the result of `to_json`. The ValueError names missing entries."""
         try:
             read = json.loads(text)
             return cls(dict(read["environment"]), tuple(map(CaseResult.from_dict, read["cases"])))
@@ -242,11 +242,11 @@ class Results:
         return table
 
 
-# -- where it ran, and two runs
+# -- the environment, and comparison of two runs
 
 
 def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
-    """Where it runs, what is timed, and what the columns mean."""
+    """Lines on the machine, the timed operations and the meaning of columns."""
     known, library_ = environment, environment["scalapack"]
     nodes = count_text(len(set(known["node_of_rank"])), "node")
     processor = known["processor"] or known["machine"]
@@ -266,13 +266,13 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
 
 
 def flag_text(environment: dict[str, Any]) -> str:
-    """The round trip in words."""
+    """A line on the round trip of a flag."""
     trip = environment["flag_round_trip_ns"]
     return "not measured (no two ranks with shared memory)" if trip is None else f"{trip:.0f} ns"
 
 
 class Change(NamedTuple):
-    """A method in a case that two runs have: medians, and medians as multiples of memcpy's, of each run."""
+    """A method in a case of two runs: medians of each run, also as multiples of memcpy's."""
 
     case: Case
     method: str
@@ -281,13 +281,13 @@ class Change(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """How many times slower: by multiples of memcpy's, where both have them, as the machine's speed may differ as well."""
+        """The slowdown; by multiples of memcpy's if both runs have them, as the machine's speed may differ."""
         then, now = self.medians if math.isnan(sum(self.multiples)) else self.multiples
         return now / then
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """The verdict in a word."""
         return "slower" if self.factor > NOTEWORTHY else "faster" if self.factor < 1 / NOTEWORTHY else "same"
 
 
@@ -402,7 +402,7 @@ def _mark(number: int) -> dict[str, Any]:
 
 
 def _heading(results: Results) -> str:
-    """Where it ran, in a line."""
+    """The environment in a line."""
     known = results.environment
     rate, words = known.get("link_rate"), f"Redistribution on {count_text(known['ranks'], 'rank')}"
     if rate is None:

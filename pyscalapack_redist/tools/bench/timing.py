@@ -52,7 +52,7 @@ PAGE = 4096
 
 
 class Clock:
-    """Times what all ranks of a communicator do together; `one_node` says whether they all share a clock."""
+    """Timer of calls that all ranks make together; `one_node` says whether they share a clock."""
 
     def __init__(self, comm: MPI.Intracomm, one_node: bool) -> None:
         self._comm, self._one_node = comm, one_node
@@ -72,7 +72,7 @@ class Clock:
             time.sleep(SETTLE)
             wait_until(comm.Ibarrier().Test)
         with contextlib.ExitStack() as after:
-            if gc.isenabled():  # Python's garbage collection stays out of the times
+            if gc.isenabled():  # no garbage collection while timing
                 gc.disable()
                 after.callback(gc.enable)
             start = time.monotonic_ns()
@@ -82,7 +82,7 @@ class Clock:
         own[:] = (end, -start) if self._one_node else (end - start, 0)
         if self._one_node:
             comm.Allreduce(own, most, MPI.MAX)
-        else:  # hosts may share cores unknown to MPI, whose wait would take them from those still at work
+        else:  # hosts may share cores without MPI's knowledge, and its wait would occupy them
             wait_until(comm.Iallreduce(own, most, MPI.MAX).Test)
         return float(most.sum()) / calls / 1e9
 
@@ -128,7 +128,7 @@ def run_case(
     for name, run in ready.items():
         extra = comm.allgather(growth[name] if run.extra_bytes is None else run.extra_bytes)
         where = _profile(run, comm) if profile else {}
-        run.poison()  # once more, and every byte on every rank is looked at
+        run.poison()  # a last run, in which every byte on every rank is checked
         comm.Barrier()
         run()
         right = all(comm.allgather(run.correct()))
@@ -139,7 +139,7 @@ def run_case(
 
 
 def _prepare(methods: Sequence[Method], rank_case: RankCase) -> tuple[dict[str, Prepared], dict[str, str]]:
-    """What can run, ready, and why the rest cannot: what the lowest rank says that says anything."""
+    """The prepared methods, and for others the reason of the lowest rank that has one."""
     ready: dict[str, Prepared] = {}
     not_run: dict[str, str] = {}
     for method in methods:
@@ -158,7 +158,7 @@ def _prepare(methods: Sequence[Method], rank_case: RankCase) -> tuple[dict[str, 
 
 
 def _profile(run: Prepared, comm: MPI.Intracomm) -> dict[str, tuple[float, ...]]:
-    """One call's parts, each with the seconds of each rank that has it; the same on all ranks."""
+    """The parts of a call, each with the seconds of the ranks that have it; equal on all ranks."""
     comm.Barrier()
     ranks = comm.allgather(dict(run.profile()))
     parts = dict.fromkeys(part for seconds in ranks for part in seconds)
@@ -166,9 +166,9 @@ def _profile(run: Prepared, comm: MPI.Intracomm) -> dict[str, tuple[float, ...]]
 
 
 def _peak_growth(run: Callable[[], None]) -> int | None:
-    """Run, and return what it took at its peak in bytes; None where the system does not tell. As collective as `run`.
+    """Run, and return the peak of extra memory in bytes; None if the system has no such figure. Collective like `run`.
 
-    What was kept from earlier calls and is used again does not show: have it given back before.
+    Memory that is reused from earlier calls does not count: free it first.
     """
 
     def memory(field: str) -> int | None:
@@ -176,7 +176,7 @@ def _peak_growth(run: Callable[[], None]) -> int | None:
             return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) * 1024
         return None
 
-    with contextlib.suppress(AttributeError):  # what is free in this process must not hide what is taken
+    with contextlib.suppress(AttributeError):  # free memory of this process would hide new allocations
         ctypes.CDLL(None).malloc_trim(0)
     before = None
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
@@ -188,11 +188,11 @@ def _peak_growth(run: Callable[[], None]) -> int | None:
     return None if before is None or peak is None else max(0, peak - before)
 
 
-# -- where it runs
+# -- the environment
 
 
 def environment(comm: MPI.Intracomm, nodes: list[int], time: str, plans: str) -> dict[str, Any]:
-    """All that a reader of the figures must know of the machine and the software. Collective over `comm`.
+    """The machine and the software, for readers of the figures. Collective over `comm`.
 
     `nodes` has the node of each rank; `time` and `plans` say what is timed, and when plans are made.
     """
@@ -237,7 +237,7 @@ def _numbered(leaders: list[int]) -> list[int]:
 
 
 def processor() -> str | None:
-    """What the system calls this processor; None where it does not tell."""
+    """The name of this processor; None if unknown."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
     return None
