@@ -34,7 +34,7 @@ def checked_messages(count: int) -> None:
     """Raise a ScheduleError for more messages than `LARGEST_TABLE`: a list of them would not fit in memory."""
     if count > LARGEST_TABLE:
         raise ScheduleError(
-            f"the steps have {count:.3g} messages, more than the {LARGEST_TABLE:.0e} that are listed; {INSTEAD}"
+            f"the steps have {count:.3g} messages, more than the limit of {LARGEST_TABLE:.0e}; {INSTEAD}"
         )
 
 
@@ -42,8 +42,8 @@ def checked_table(P: int, Q: int) -> None:
     """Raise a ScheduleError for more pairs than `LARGEST_TABLE`: a table of them would not fit in memory."""
     if P * Q > LARGEST_TABLE:
         raise ScheduleError(
-            f"P = {P}, Q = {Q}: a table of all P x Q pairs has {P * Q:.3g} entries, more than the {LARGEST_TABLE:.0e} that "
-            f"are made; {INSTEAD}"
+            f"P = {P}, Q = {Q}: a table of all P x Q pairs has {P * Q:.3g} entries, more than the limit of "
+            f"{LARGEST_TABLE:.0e}; {INSTEAD}"
         )
 
 

@@ -190,8 +190,8 @@ class ReplicatedGraph(MessageGraph):
         ranks = self._after[np.ix_(*peers, np.arange(self._after.shape[-1]))]
         holders = self._before[coords]
         lacking = ~np.isin(ranks, holders)
-        turn = (np.cumsum(lacking).reshape(lacking.shape) - 1) % len(holders)
-        return _Receivers(peers, lengths, lacking & (turn == replica), ranks == holders[replica])
+        server = (np.cumsum(lacking).reshape(lacking.shape) - 1) % len(holders)
+        return _Receivers(peers, lengths, lacking & (server == replica), ranks == holders[replica])
 
     # -- the receiver's side
 
@@ -203,13 +203,13 @@ class ReplicatedGraph(MessageGraph):
         parts = np.stack([senders[i] for (senders, _), i in zip(shared, index, strict=True)], axis=1)
         lengths = np.prod([elements[i] for (_, elements), i in zip(shared, index, strict=True)], axis=0, dtype=np.int64)
         shares = [axis.rows(senders) > 0 for axis, (senders, _) in zip(self.axes, shared, strict=True)]
-        order = [np.cumsum(table, axis=1) for table in shares]  # one more than the position among the receivers
+        positions = [np.cumsum(table, axis=1) for table in shares]  # one more than the position among the receivers
 
         def number(places: Sequence[Ints]) -> Ints:
             """Numbers of the receivers at these coordinates among those of a part, one row for each part."""
             numbers: Ints = np.zeros_like(places[0])
-            for positions, i, q in zip(order, index, places, strict=False):
-                numbers = numbers * positions[i, -1][:, None] + positions[i[:, None], q] - 1
+            for table, i, q in zip(positions, index, places, strict=False):
+                numbers = numbers * table[i, -1][:, None] + table[i[:, None], q] - 1
             numbers = numbers * self._after.shape[-1] + places[-1]
             return numbers
 
