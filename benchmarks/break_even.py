@@ -12,7 +12,7 @@ import argparse
 from simulate import Machine, simulated
 
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import ratio_text, size_text, time_text
 
 ORDERS = (250, 1_000, 2_000, 4_000, 8_000, 16_000, 64_000)
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--gflops", type=float, default=100, help="of a host in the factorisation (default: 100)")
     parser.add_argument("--most", type=int, default=max(ORDERS), help="order of the largest matrix")
     options = parser.parse_args()
-    before, after = Layout.parse(BEFORE), Layout.parse(AFTER)
+    before, after = LayoutText.parse(BEFORE), LayoutText.parse(AFTER)
     machine = Machine(16, rate=options.rate * 1e9 / 8, latency=5e-6, overhead=1e-6)
     print(
         "| n | the matrix | the busiest host sends or receives | one way | there and back | LU | there and back / LU |"

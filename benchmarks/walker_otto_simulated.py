@@ -19,7 +19,7 @@ from simulate import Machine, simulated
 
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 
 PROCESSES = (3, 10, 16, 32, 64)
 FACTORS = (2, 4, 8, 20)
@@ -74,13 +74,13 @@ def fitted(name: str) -> Fit:
 
 def redistribution(P: int, K: int) -> Case:
     """From blocks of r to blocks of K r."""
-    before, after = (Layout.parse(f"{P}:{block}") for block in (BLOCK, K * BLOCK))
+    before, after = (LayoutText.parse(f"{P}:{block}") for block in (BLOCK, K * BLOCK))
     return Case((P * ELEMENTS,), before, after, np.dtype(np.int32))
 
 
 def all_to_all(P: int) -> Case:
     """Each process owes each an equal part of as many bytes."""
-    return Case((P * ELEMENTS,), Layout.parse(f"{P}:{ELEMENTS}"), Layout.parse(f"{P}:1"), np.dtype(np.int32))
+    return Case((P * ELEMENTS,), LayoutText.parse(f"{P}:{ELEMENTS}"), LayoutText.parse(f"{P}:1"), np.dtype(np.int32))
 
 
 def milliseconds(case: Case, machine: Machine, methods: Sequence[str]) -> list[float]:

@@ -24,7 +24,7 @@ from pyscalapack_redist.tools.bench.rank_case import RankCase, poison
 from pyscalapack_redist.tools.bench.results import Results, means
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import new_table, time_text
 
 from .birkeland_model import Load
@@ -51,7 +51,7 @@ def case_of(n: int, side: int) -> Case:
     block = -(-n // side)
     before, after = (block, block, n, n), (n, n, block, block)
     one = (1, 1, side, side)
-    return Case((n,) * 4, Layout(one[::-1], before, (0,) * 4), Layout(one, after, (0,) * 4))
+    return Case((n,) * 4, LayoutText(one[::-1], before, (0,) * 4), LayoutText(one, after, (0,) * 4))
 
 
 def side_of(case: Case) -> int:

@@ -25,7 +25,7 @@ from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
 from pyscalapack_redist.tools.bench.rank_case import RankCase
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 
 from .birkeland_model import places, route
 
@@ -42,12 +42,12 @@ def grid_of(case: Case) -> tuple[int, ...]:
     return sizes[: max(1, sum(p > 1 for p in sizes))]
 
 
-def layout(shape: tuple[int, ...], grid: tuple[int, ...], moved: int) -> Layout:
+def layout(shape: tuple[int, ...], grid: tuple[int, ...], moved: int) -> LayoutText:
     """The layout S_moved: one block for each process along the dimensions that are distributed. Not collective."""
     where = places(len(grid), moved)
     sizes = [grid[where.index(k)] if k in where else 1 for k in range(len(shape))]
     blocks = tuple(max(1, -(-n // p)) for n, p in zip(shape, sizes, strict=True))
-    return Layout(tuple(sizes), blocks, (0,) * len(shape))
+    return LayoutText(tuple(sizes), blocks, (0,) * len(shape))
 
 
 def _obstacle(case: Case, name: str) -> str | None:

@@ -23,12 +23,12 @@ import numpy as np
 
 from pyscalapack_redist import schedules
 from pyscalapack_redist.comm.mpi import MPI
-from pyscalapack_redist.tools.bench.methods import Method, Prepared, WholeByAlltoallv, WholeMessages, named_methods
+from pyscalapack_redist.tools.bench.methods import Method, PackedMethod, Prepared, WholeByAlltoallv, named_methods
 from pyscalapack_redist.tools.bench.rank_case import RankCase, poison
 from pyscalapack_redist.tools.bench.results import Results, means
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class Example:
     def case(self, size: int, disjoint: bool) -> Case:
         """A vector of whole slices, of about `size` doubles and at least one slice."""
         length = math.lcm(self.P * self.r, self.Q * self.s)
-        before = Layout((self.P, 1), (self.r, 1), (0, 0))
-        after = Layout((self.Q, 1), (self.s, 1), (0, 0), self.P if disjoint else 0)
+        before = LayoutText((self.P, 1), (self.r, 1), (0, 0))
+        after = LayoutText((self.Q, 1), (self.s, 1), (0, 0), self.P if disjoint else 0)
         return Case((max(1, round(size / length)) * length, 1), before, after)
 
     def expected(self, name: str) -> tuple[float, float]:
@@ -126,7 +126,7 @@ PACKED = (*(Example(1, P, P, 3, 5) for P in (2, 4, 8, 16)), Example(2, 16, 16, 7
 EACH = (75, 1_200, 19_200, 76_800)  # doubles of a process before: 1,200 to 1.2 million on 16
 
 
-class _InSteps(WholeMessages):
+class _InSteps(PackedMethod):
     """Step by step, one message sent and one received in each; a step in which this rank has neither takes no time."""
 
     def __init__(self, rank_case: RankCase, order: str) -> None:
@@ -156,7 +156,7 @@ class _InSteps(WholeMessages):
 class _Alone(Prepared):
     """What moves packed messages, packed before it is timed and unpacked when it is verified."""
 
-    def __init__(self, rank_case: RankCase, made: Callable[[RankCase], WholeMessages]) -> None:
+    def __init__(self, rank_case: RankCase, made: Callable[[RankCase], PackedMethod]) -> None:
         super().__init__(rank_case)
         self._inner = made(rank_case)
         self._inner.pack()
@@ -182,7 +182,7 @@ def _not_a_vector(case: Case) -> str | None:
     return None
 
 
-MADE: dict[str, Callable[[RankCase], WholeMessages]] = {
+MADE: dict[str, Callable[[RankCase], PackedMethod]] = {
     **{order: functools.partial(_InSteps, order=order) for order in ORDERS},
     "alltoallv": WholeByAlltoallv,
 }

@@ -22,7 +22,7 @@ from pyscalapack_redist.tools.bench.rank_case import RankCase, bytes_of
 from pyscalapack_redist.tools.bench.results import Results
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ PLAIN = Method("plain sendrecv", _Plain)
 
 
 def _case(processes: int, K: int, blocks: int) -> Case:
-    before, after = (Layout((processes, 1), (block, 1), (0, 0)) for block in (BLOCK, K * BLOCK))
+    before, after = (LayoutText((processes, 1), (block, 1), (0, 0)) for block in (BLOCK, K * BLOCK))
     return Case((processes * blocks * BLOCK, 1), before, after, np.dtype(np.int32))
 
 

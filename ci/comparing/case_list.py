@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # older versions, with which the driver imports this file, do not have these
     from pyscalapack_redist.tools.cases import Case
-    from pyscalapack_redist.tools.layout_text import Layout
+    from pyscalapack_redist.tools.layout_text import LayoutText
 
 BROAD = {2: 12, 4: 6, 8: 6, 16: 6}  # cases of the suite, for each number of ranks
 SMALL = 64, 512  # rows of the squares that are timed on all numbers of ranks
@@ -80,7 +80,7 @@ def _timed(suite: str, case: Case) -> TimedCase:
     return TimedCase(suite, text, case.ranks, case.shape, case.dtype.str, before, after, suite == "once")
 
 
-def _side(layout: Layout, ranks: int) -> Side:
+def _side(layout: LayoutText, ranks: int) -> Side:
     """The layout as numbers. All ranks must be in it, and its blocks of one size, so that every version has it."""
     if layout.size != ranks or layout.copied or not all(isinstance(size, int) for size in layout.block):
         raise ValueError(f"{layout} is not block-cyclic on all of {ranks} ranks: the driver cannot time it")

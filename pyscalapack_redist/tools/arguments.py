@@ -19,7 +19,7 @@ from ..engine.spec import number_with_unit, read_size
 from ..errors import DescriptorError
 from .cases import Case, read_dtype
 from .info import EXTRA, missing_extras
-from .layout_text import Layout
+from .layout_text import LayoutText
 
 T = TypeVar("T")
 LARGEST = 2**62  # index of an array
@@ -59,7 +59,7 @@ def add_shape(parser: Any, **more: Any) -> None:
     )
 
 
-def add_case(parser: Any, read: Callable[[str], Layout] = Layout.parse, dtype: str = "float64") -> None:
+def add_case(parser: Any, read: Callable[[str], LayoutText] = LayoutText.parse, dtype: str = "float64") -> None:
     """Add --shape, --from, --to and --dtype."""
     add_shape(parser)
     parser.add_argument("--from", dest="before", type=argument(read), metavar="LAYOUT", help="layout before")

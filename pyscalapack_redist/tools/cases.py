@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DescriptorError
-from .layout_text import Layout, read_side
+from .layout_text import LayoutText, read_side
 from .text import count_text
 
 
@@ -21,8 +21,8 @@ class Case:
     """
 
     shape: tuple[int, ...]
-    before: Layout
-    after: Layout
+    before: LayoutText
+    after: LayoutText
     dtype: np.dtype[np.generic] = np.dtype(np.float64)  # noqa: RUF009 (a dtype is immutable)
 
     def __post_init__(self) -> None:

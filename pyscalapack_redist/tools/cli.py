@@ -37,7 +37,7 @@ from .layout_text import (
     EXAMPLES_OF_PARTS,
     EXAMPLES_OF_TILES,
     NOTATION,
-    Layout,
+    LayoutText,
     examples,
     read_side,
 )
@@ -221,7 +221,7 @@ def _parser() -> _Parser:
 
 
 def _show_arguments(parser: Any) -> None:
-    parser.add_argument("layout", type=argument(Layout.parse_operand), metavar="LAYOUT", help="as 2x4:64x64")
+    parser.add_argument("layout", type=argument(LayoutText.parse_operand), metavar="LAYOUT", help="as 2x4:64x64")
     add_shape(parser, required=True)
     parser.add_argument("--plot", metavar="FILE.png", help="draw it")
 

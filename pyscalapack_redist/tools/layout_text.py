@@ -74,16 +74,16 @@ def examples(*groups: Sequence[tuple[str, str]]) -> str:
     return "\n".join(["examples of a LAYOUT:", *(f"  {layout:<{width}}  {meaning}" for layout, meaning in rows)])
 
 
-def read_side(text: str) -> Layout:
+def read_side(text: str) -> LayoutText:
     """The layout of one side of a redistribution, in the notation of layouts with all endings or of tiles.
 
     Raises DescriptorError, which quotes the part that is wrong and says what it must be.
     """
-    return TileLayout.parse_operand(text) if TILES in text else Layout.parse_operand(text)
+    return TileLayout.parse_operand(text) if TILES in text else LayoutText.parse_operand(text)
 
 
 @dataclass(frozen=True)
-class Layout:
+class LayoutText:
     """A grid of processes and the distribution of an array over it.
 
     Attributes
@@ -117,7 +117,7 @@ class Layout:
     copied: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def parse_operand(cls, text: str) -> Layout:
+    def parse_operand(cls, text: str) -> LayoutText:
         """Read the notation with all its endings: that of one side of a redistribution.
 
         Raises
@@ -138,7 +138,7 @@ class Layout:
         return dataclasses.replace(layout, whole=whole, offset=offset, order=order)
 
     @classmethod
-    def parse(cls, text: str) -> Layout:
+    def parse(cls, text: str) -> LayoutText:
         """Read the notation without endings: the layout of a whole array. Raises as `parse_operand`."""
         if TILES in text:
             raise DescriptorError(
@@ -343,7 +343,7 @@ class _TileGrid(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TileLayout(Layout):
+class TileLayout(LayoutText):
     """A matrix cut into tiles, each on any process, which has a local array for each of its own.
 
     Attributes

@@ -30,7 +30,7 @@ from pyscalapack_redist.tools.bench.suites import LEAST, MOST, MOST_IN_ALL
 from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
 from pyscalapack_redist.tools.bench.timing import links_limit
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import console, print_table, ratio_text, size_text, time_text
 
 SUITES = INSTALLED | VARIATIONS
@@ -56,7 +56,7 @@ def test_suites_are_well_formed(name: str) -> None:
     assert all(case.elements * case.dtype.itemsize < 2**21 for case in suite.quick)
     for case in (*suite.cases, *suite.quick):
         for layout in (case.before, case.after):
-            assert Layout.parse_operand(str(layout)) == layout
+            assert LayoutText.parse_operand(str(layout)) == layout
             assert layout.descriptor(case.shape, None).shape == case.shape
 
 
@@ -78,7 +78,9 @@ def limit(size: int) -> dict[str, float]:
 
 
 def test_the_limit_is_that_of_the_busiest_host() -> None:
-    gathered = Case((30, 20), Layout.parse("1x4:5x5"), Layout.parse("1x1:8x8+3"))  # 30 x 5 elements on each of 4 ranks
+    gathered = Case(
+        (30, 20), LayoutText.parse("1x4:5x5"), LayoutText.parse("1x1:8x8+3")
+    )  # 30 x 5 elements on each of 4 ranks
     scattered = dataclasses.replace(gathered, before=gathered.after, after=gathered.before)
     environment = {"link_rate": RATE, "host_of_rank": [0, 1, 2, 3]}
     assert links_limit(gathered, environment) == links_limit(scattered, environment) == limit(3600)

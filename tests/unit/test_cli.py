@@ -19,7 +19,7 @@ from pyscalapack_redist.drawing.svg import colour_of
 from pyscalapack_redist.engine.spec import checked_memory
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration, read_size
-from pyscalapack_redist.tools.layout_text import Layout, read_side
+from pyscalapack_redist.tools.layout_text import LayoutText, read_side
 
 BENCH = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
 PLAN = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
@@ -148,7 +148,7 @@ def test_lines_have_the_rank_of_every_block(
     title, caption, *lines = capsys.readouterr().out.splitlines()
     assert caption.startswith("the rank that owns each block")
     assert title.startswith(" x ".join(map(str, shape)))
-    desc = Layout.parse_operand(layout).descriptor(shape, None)
+    desc = LayoutText.parse_operand(layout).descriptor(shape, None)
     ranks = np.atleast_2d(desc.owner_map(blocks=True))
     rows = [list(map(int, line.split())) for line in lines if not line.startswith("[")]
     panels = [ranks] if ranks.ndim == 2 else [ranks[..., k] for k in range(ranks.shape[2])]

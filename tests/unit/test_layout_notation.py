@@ -17,35 +17,35 @@ from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.rank_case import held_of
 from pyscalapack_redist.tools.bench.timing import between_hosts
 from pyscalapack_redist.tools.cases import Case, read_dtype
-from pyscalapack_redist.tools.layout_text import Layout, TileLayout, read_side
+from pyscalapack_redist.tools.layout_text import LayoutText, TileLayout, read_side
 
-WHOLE = Layout.parse("1x1:1x1")
+WHOLE = LayoutText.parse("1x1:1x1")
 LARGE = 10**20
 
 
 @pytest.mark.parametrize(
     ("text", "layout"),
     [
-        ("2x4:64x64", Layout((2, 4), (64, 64), (0, 0), 0)),
-        ("4x2:32x100@3,1+8", Layout((4, 2), (32, 100), (3, 1), 8)),
-        ("1x1x4:8x7x6@0,0,2", Layout((1, 1, 4), (8, 7, 6), (0, 0, 2), 0)),
-        ("4x2:balanced", Layout((4, 2), ("balanced", "balanced"), (0, 0))),
-        ("4x2:32xbalanced@3,0+8", Layout((4, 2), (32, "balanced"), (3, 0), 8)),
-        ("3x2:9p2,4p0,7p2x32@0,1", Layout((3, 2), (Blocks([9, 4, 7], [2, 0, 2]), 32), (0, 1))),
-        ("2cx4x3cx2:8x5p1,6p0+4", Layout((4, 2), (8, Blocks([5, 6], [1, 0])), (0, 0), 4, copied=((0, 2), (2, 3)))),
-        ("2x4:64x64/C", Layout((2, 4), (64, 64), (0, 0), order="C")),
-        ("2x1:3x4@1,0+5/70x50@10,0", Layout((2, 1), (3, 4), (1, 0), 5, (70, 50), (10, 0))),
-        ("3:5/70@10/C", Layout((3,), (5,), (0,), 0, (70,), (10,), "C")),
+        ("2x4:64x64", LayoutText((2, 4), (64, 64), (0, 0), 0)),
+        ("4x2:32x100@3,1+8", LayoutText((4, 2), (32, 100), (3, 1), 8)),
+        ("1x1x4:8x7x6@0,0,2", LayoutText((1, 1, 4), (8, 7, 6), (0, 0, 2), 0)),
+        ("4x2:balanced", LayoutText((4, 2), ("balanced", "balanced"), (0, 0))),
+        ("4x2:32xbalanced@3,0+8", LayoutText((4, 2), (32, "balanced"), (3, 0), 8)),
+        ("3x2:9p2,4p0,7p2x32@0,1", LayoutText((3, 2), (Blocks([9, 4, 7], [2, 0, 2]), 32), (0, 1))),
+        ("2cx4x3cx2:8x5p1,6p0+4", LayoutText((4, 2), (8, Blocks([5, 6], [1, 0])), (0, 0), 4, copied=((0, 2), (2, 3)))),
+        ("2x4:64x64/C", LayoutText((2, 4), (64, 64), (0, 0), order="C")),
+        ("2x1:3x4@1,0+5/70x50@10,0", LayoutText((2, 1), (3, 4), (1, 0), 5, (70, 50), (10, 0))),
+        ("3:5/70@10/C", LayoutText((3,), (5,), (0,), 0, (70,), (10,), "C")),
     ],
 )
-def test_layouts_are_read_and_written(text: str, layout: Layout) -> None:
-    assert Layout.parse_operand(text) == layout
+def test_layouts_are_read_and_written(text: str, layout: LayoutText) -> None:
+    assert LayoutText.parse_operand(text) == layout
     assert str(layout) == text
 
 
 def test_what_is_the_default_is_not_written() -> None:
     for text, short in (("2x4:64x64@0,0+0/F", "2x4:64x64"), ("3x1:9,0,4x5", "3x1:9p0,4p2x5")):
-        assert str(Layout.parse_operand(text)) == short
+        assert str(LayoutText.parse_operand(text)) == short
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_what_is_the_default_is_not_written() -> None:
 )
 def test_the_wrong_part_of_a_layout_is_named(text: str, said: str) -> None:
     with pytest.raises(DescriptorError) as caught:
-        Layout.parse_operand(text)
+        LayoutText.parse_operand(text)
     assert said in str(caught.value)
     assert repr(text) in str(caught.value)
     with pytest.raises(DescriptorError):
-        Layout.parse(text)
+        LayoutText.parse(text)
 
 
 def test_a_grid_is_filled_by_rows_and_copies_are_along_dimensions_of_their_own() -> None:
-    layout, grid = Layout.parse("2x3:4x4+5"), ProcessGrid((2, 3))
+    layout, grid = LayoutText.parse("2x3:4x4+5"), ProcessGrid((2, 3))
     assert [layout.coords(5 + rank) for rank in range(6)] == [grid.coords_of(rank) for rank in range(6)]
     assert layout.coords(4) is layout.coords(11) is None
     assert layout.descriptor((9, 9), None).grid.ranks.tolist() == [[5, 6, 7], [8, 9, 10]]
-    copied = Layout.parse("2cx3x2:4x5+1")
+    copied = LayoutText.parse("2cx3x2:4x5+1")
     grid = ProcessGrid((2, 3, 2), ranks=1 + np.arange(12).reshape(2, 3, 2))
     assert copied.descriptor((30, 20), None) == Descriptor((30, 20), (4, 5), grid, axes=(1, 2))
     assert (copied.size, copied.end, copied.ndim) == (12, 13, 2)
@@ -97,10 +97,10 @@ def test_a_grid_is_filled_by_rows_and_copies_are_along_dimensions_of_their_own()
 
 
 def test_balanced_and_irregular_blocks_are_those_of_the_descriptor() -> None:
-    balanced = Layout.parse("3x2:balancedx4")
+    balanced = LayoutText.parse("3x2:balancedx4")
     assert balanced.descriptor((11, 20), None) == Descriptor((11, 20), ("balanced", 4), ProcessGrid((3, 2)))
     assert balanced.largest_part((11, 20)) == 4 * 12
-    irregular = Layout.parse("3x2:9p2,4p0,7p2x4")
+    irregular = LayoutText.parse("3x2:9p2,4p0,7p2x4")
     blocks = Blocks([9, 4, 7], [2, 0, 2])
     assert irregular.descriptor((20, 8), None) == Descriptor((20, 8), (blocks, 4), ProcessGrid((3, 2)))
     assert irregular.largest_part((20, 8)) == 16 * 4
@@ -110,19 +110,19 @@ def test_balanced_and_irregular_blocks_are_those_of_the_descriptor() -> None:
 
 @given(st.integers(0, 60), st.integers(1, 9), st.integers(1, 5))
 def test_the_largest_part_bounds_all_parts(n: int, block: int, processes: int) -> None:
-    most = Layout((processes,), (block,), (0,)).largest_part((n,))
+    most = LayoutText((processes,), (block,), (0,)).largest_part((n,))
     held = max(map(len, deal(n, block, processes)))
     assert held <= most < held + block
 
 
 def test_a_case_needs_the_ranks_of_both_layouts_and_room_for_sub_arrays() -> None:
-    case = Case((8, 8), Layout.parse("2x2:1x1"), Layout.parse("1x3:1x1+4"))
+    case = Case((8, 8), LayoutText.parse("2x2:1x1"), LayoutText.parse("1x3:1x1+4"))
     assert str(case) == "8 x 8 float64, 2x2:1x1 -> 1x3:1x1+4, 7 ranks"
     with pytest.raises(DescriptorError, match="2 dimensions and the shape"):
         Case((8,), case.before, case.after)
-    Case((30, 20), WHOLE, Layout.parse_operand("1x1:1x1/40x20@10,0"))
+    Case((30, 20), WHOLE, LayoutText.parse_operand("1x1:1x1/40x20@10,0"))
     with pytest.raises(DescriptorError, match=r"no room for a sub-array of the shape \(30, 20\).*\(41, 20\)"):
-        Case((30, 20), WHOLE, Layout.parse_operand("1x1:1x1/40x20@11,0"))
+        Case((30, 20), WHOLE, LayoutText.parse_operand("1x1:1x1/40x20@11,0"))
 
 
 def test_dtypes_that_cannot_be_checked() -> None:

@@ -13,7 +13,7 @@ from oracle import deal
 
 from pyscalapack_redist import redistribute, schedules
 from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 
 EXAMPLES = {1: (16, 16, 3, 5), 2: (16, 16, 7, 11), 3: (15, 15, 3, 5), 4: (12, 8, 4, 3), 5: (15, 6, 2, 3)}
 STEPS_AND_COSTS = {1: (7, 15), 2: (16, 77), 4: (4, 8)}  # of the optimal schedule between disjoint sets, for a slice
@@ -90,7 +90,7 @@ def test_ways_are_compared(
     plan = planned(tmp_path, *words, "--rate", "1MB/s", "--latency", "1ms")
     ways = {way["via"]: way for way in plan["ways"]}
     assert list(ways) == [None, "dimensions", "lcm", "gcd"]
-    sides = [Layout.parse(layout).descriptor(shape, None) for layout in (before, after)]
+    sides = [LayoutText.parse(layout).descriptor(shape, None) for layout in (before, after)]
     for name in (None, via):
         way, report = ways[name], redistribute(*sides, via=name).report()
         legs = report.legs or [report]

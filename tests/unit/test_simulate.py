@@ -19,7 +19,7 @@ from simulate.study import messages_of
 import pyscalapack_redist as psr
 from pyscalapack_redist import ScheduleError, schedules
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "simulate.py"  # the package of that name comes first
 MEGA = 1e6
@@ -38,7 +38,7 @@ def ends(machine: Machine, *rows: tuple[int, int, float], window: int | None = N
 
 
 def case(shape: tuple[int, ...], before: str, after: str) -> Case:
-    return Case(shape, Layout.parse(before), Layout.parse(after))
+    return Case(shape, LayoutText.parse(before), LayoutText.parse(after))
 
 
 # -- flows

@@ -35,7 +35,7 @@ from ...scalapack.matrix_operands import KIND_OF_DTYPE
 from ...schedules import NAMES
 from ...schedules.orders import Natural
 from ..cases import Case
-from ..layout_text import BALANCED, Layout
+from ..layout_text import BALANCED, LayoutText
 from .rank_case import RankCase, bytes_of, parts_of, poison
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
@@ -235,7 +235,7 @@ def _gemr2d(rank_case: RankCase, library: blacs.Library) -> Prepared:
         contexts.append(blacs.make_context(rank_case.comm, shape, ranks, library))
         return contexts[-1]
 
-    def operand(layout: Layout, array: NDArray[Any] | None) -> tuple[int, int, int, NDArray[np.intc]]:
+    def operand(layout: LayoutText, array: NDArray[Any] | None) -> tuple[int, int, int, NDArray[np.intc]]:
         """Address, IA, JA and the nine integers; outside the grid CTXT is -1, and the address is 0."""
         of_grid = context((layout.grid[0], layout.grid[1]), list(range(layout.first, layout.end)))
         rows = 1 if array is None else max(1, array.shape[0])
@@ -354,7 +354,7 @@ def _box(message: Message) -> Box:
     return message.box
 
 
-class WholeMessages(Prepared):
+class PackedMethod(Prepared):
     """Base class of methods with whole packed messages.
 
     Attributes
@@ -402,7 +402,7 @@ class WholeMessages(Prepared):
         raise NotImplementedError
 
 
-class _Waitall(WholeMessages):
+class _Waitall(PackedMethod):
     """All Irecv and Isend at once, each as soon as its message is packed, then Waitall."""
 
     def __call__(self) -> None:
@@ -415,7 +415,7 @@ class _Waitall(WholeMessages):
         self.unpack_and_copy()
 
 
-class WholeByAlltoallv(WholeMessages):
+class WholeByAlltoallv(PackedMethod):
     """One blocking Alltoallv of bytes."""
 
     def exchange(self) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...comm.mpi import MPI
 from ...layout.axis import Blocks
 from ..cases import Case
-from ..layout_text import Layout, TileLayout
+from ..layout_text import LayoutText, TileLayout
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
@@ -57,7 +57,7 @@ def _owners(n: int, block: int | str | Blocks, processes: int, source: int) -> N
     return np.repeat(np.arange(processes), sizes)
 
 
-def held_of(layout: Layout, shape: tuple[int, ...], rank: int) -> list[Held]:
+def held_of(layout: LayoutText, shape: tuple[int, ...], rank: int) -> list[Held]:
     """Of each local array of a rank the whole array's indices that it holds: of one, of each tile, or of none outside."""
     if isinstance(layout, TileLayout):
         rows, columns, owners = layout.cut(shape)
@@ -87,7 +87,7 @@ class CasePart:
         For each dimension the global indices of these elements, in local order, counted from the sub-array's first.
     """
 
-    def __init__(self, case: Case, layout: Layout, held: Held) -> None:
+    def __init__(self, case: Case, layout: LayoutText, held: Held) -> None:
         self._case, self._order = case, layout.order
         self.shape = tuple(index.size for index in held)
         starts = layout.offset or (0,) * len(held)
@@ -118,7 +118,7 @@ class CasePart:
         return alike and np.array_equal(bytes_of(array), bytes_of(self.filled(POISON)))
 
 
-def parts_of(case: Case, layout: Layout, rank: int) -> list[CasePart]:
+def parts_of(case: Case, layout: LayoutText, rank: int) -> list[CasePart]:
     """The local arrays of a rank in one of a case's layouts: one, none outside the grid, or one for each of its tiles."""
     return [CasePart(case, layout, held) for held in held_of(layout, case.shape, rank)]
 
@@ -165,7 +165,7 @@ class RankCase:
         return len(outs) == len(self._parts) and all(map(CasePart.matches, self._parts, outs))
 
 
-def _local(layout: Layout, parts: list[CasePart], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
+def _local(layout: LayoutText, parts: list[CasePart], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
     """The argument of a plan, and its elements that move."""
     if layout.tiled:
         return arrays, np.concatenate([np.empty(0, np.uint8), *map(bytes_of, arrays)])

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..cases import Case
-from ..layout_text import Layout
+from ..layout_text import LayoutText
 from ..text import new_table, ratio_text, time_text
 from .methods import DEFAULT_METHODS, Method, named_methods
 from .results import Results, count, extreme, fastest, means
@@ -128,7 +128,7 @@ def _random_case(rng: random.Random, ranks: int) -> Case:
 
 def _random_layout(
     rng: random.Random, shape: tuple[int, int], ranks: int, rounds: int, sub_array: bool, order: str
-) -> Layout:
+) -> LayoutText:
     rows = _choice(rng, [n for n in range(1, ranks + 1) if ranks % n == 0])
     grid = (rows, ranks // rows)
     block = _random_block(rng), _random_block(rng)
@@ -139,10 +139,10 @@ def _random_layout(
         block = min(block[0], most[0]), min(block[1], most[1])
     source = tuple(_between(rng, 0, p - 1) for p in grid) if rng.random() < 0.25 else (0, 0)
     if not sub_array:
-        return Layout(grid, block, source, order=order)
+        return LayoutText(grid, block, source, order=order)
     offset = tuple(_between(rng, 0, n // 8) for n in shape)
     whole = tuple(o + n + _between(rng, 0, n // 8) for o, n in zip(offset, shape, strict=True))
-    return Layout(grid, block, source, whole=whole, offset=offset, order=order)
+    return LayoutText(grid, block, source, whole=whole, offset=offset, order=order)
 
 
 def _random_block(rng: random.Random) -> int:

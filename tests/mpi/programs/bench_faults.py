@@ -9,7 +9,7 @@ from pyscalapack_redist.tools.bench.methods import Method, Prepared, read_method
 from pyscalapack_redist.tools.bench.rank_case import RankCase
 from pyscalapack_redist.tools.bench.timing import Clock, flag_round_trip_ns, nodes_of, run_case
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import Layout
+from pyscalapack_redist.tools.layout_text import LayoutText
 
 COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses
@@ -54,9 +54,11 @@ class Fault(Prepared):
 def wrong_results_are_found() -> None:
     faults = ["one element", "once", "around", "obstacle", "unprepared"]
     methods = [*map(read_method, METHODS), *map(faulty, faults)]
-    whole = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1"))
-    into_part = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse_operand("1x3:4x5+1/40x30@4,6/C"))
-    from_part = Case((30, 20), Layout.parse_operand("1x2:3x3@0,1/33x41@0,20"), Layout.parse_operand("1x3:4x5+1/C"))
+    whole = Case((30, 20), LayoutText.parse("1x2:3x3"), LayoutText.parse("1x3:4x5+1"))
+    into_part = Case((30, 20), LayoutText.parse("1x2:3x3"), LayoutText.parse_operand("1x3:4x5+1/40x30@4,6/C"))
+    from_part = Case(
+        (30, 20), LayoutText.parse_operand("1x2:3x3@0,1/33x41@0,20"), LayoutText.parse_operand("1x3:4x5+1/C")
+    )
     ticks: list[int] = []
     for case, one_node in ((whole, False), (into_part, True), (from_part, True)):
         clock = Clock(COMM, one_node)
@@ -73,8 +75,8 @@ def wrong_results_are_found() -> None:
 
 
 def nothing_is_right_before_it_has_run() -> None:
-    part = Layout.parse_operand("1x3:4x5+1/40x30@4,6/C")
-    rank_case = RankCase(Case((30, 20), Layout.parse_operand("1x2:3x3/33x41@0,20"), part), COMM)
+    part = LayoutText.parse_operand("1x3:4x5+1/40x30@4,6/C")
+    rank_case = RankCase(Case((30, 20), LayoutText.parse_operand("1x2:3x3/33x41@0,20"), part), COMM)
     for name in (*METHODS, "natural/nonblocking/datatypes"):
         run = read_method(name).prepare(rank_case)
         run.poison()
