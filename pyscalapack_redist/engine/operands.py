@@ -112,7 +112,7 @@ def prepare_operands(plan: Plan, a: Any, out: Any, alpha: object, beta: object) 
         match = cached.kinds.match(inputs, outs)
         if match is not None:
             like = cached.operands
-            return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.order, like.factors)
+            return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.element_order, like.factors)
     operands, checked = check_operands(pairs, plan.moves, inputs, outs, alpha, beta, plan.apart)
     if plan.has_tiles:
         plan.apart = checked._replace(out=None)
@@ -182,8 +182,8 @@ def check_operands(
         check_apart(pairs, arrays, outs)
     items = tuple([0 if dtype is None else dtype.itemsize for dtype in dtypes])
     kind = ArrayKind(tuple(strides), items, tuple(blends), tuple(unchanged))
-    order = BY_COLUMNS if BY_COLUMNS in orders else BY_ROWS if BY_ROWS in orders else None
-    return Operands(arrays, outs, targets, origins, kind, tuple(dtypes), order, tuple(factors)), checked
+    element_order = BY_COLUMNS if BY_COLUMNS in orders else BY_ROWS if BY_ROWS in orders else None
+    return Operands(arrays, outs, targets, origins, kind, tuple(dtypes), element_order, tuple(factors)), checked
 
 
 def list_factors(name: str, value: object, n: int) -> list[Any]:

@@ -60,7 +60,7 @@ class Operands(NamedTuple):
         Their kind, as far as this rank knows.
     dtypes : tuple of dtype or None
         The dtype of each pair; None if this rank does not know it.
-    order : int or None
+    element_order : int or None
         The order of elements in messages that suits them; None if this rank has no arrays.
     factors : tuple of Factors
         alpha and beta of each pair.
@@ -72,7 +72,7 @@ class Operands(NamedTuple):
     origins: Origins
     kind: ArrayKind
     dtypes: tuple[np.dtype[Any] | None, ...]
-    order: int | None
+    element_order: int | None
     factors: tuple[Factors, ...]
 
     @property
@@ -81,7 +81,7 @@ class Operands(NamedTuple):
         return False not in [factor.trivial for factor in self.factors]
 
     @property
-    def item(self) -> int:
+    def item_bytes(self) -> int:
         """Bytes of the largest element known on this rank."""
         items = self.kind.items
         return items[0] if len(items) == 1 else max(items, default=0)
@@ -91,8 +91,8 @@ class Binding(NamedTuple):
     """A plan for arrays of one kind: the exchange of each stage, and the staging memory that each run takes for itself."""
 
     exchanges: tuple[Exchange, ...]
-    order: int
-    item: int
+    element_order: int
+    item_bytes: int
     private_bytes: int
 
 
@@ -246,31 +246,31 @@ class Plan:
         """Forget other ranks' dtypes: their arrays may have changed."""
         self._dtypes.pop(self._kind_of(operands), None)
 
-    def remember_dtypes(self, operands: Operands, dtypes: Sequence[np.dtype[Any] | None], order: int) -> None:
+    def remember_dtypes(self, operands: Operands, dtypes: Sequence[np.dtype[Any] | None], element_order: int) -> None:
         """Remember the dtypes of all ranks for arrays of this kind."""
-        number = digest(([None if dtype is None else dtype_digest(dtype) for dtype in dtypes], order))
+        number = digest(([None if dtype is None else dtype_digest(dtype) for dtype in dtypes], element_order))
         self._dtypes[self._kind_of(operands)] = number, tuple(dtypes)
         while len(self._dtypes) > MOST_BINDINGS:
             self._dtypes.popitem(last=False)
 
-    def order_of(self, operands: Operands) -> int:
+    def element_order_of(self, operands: Operands) -> int:
         """Return the order of elements in messages that this rank expects."""
         if len(self.stages) > 1:
             return BY_COLUMNS
         entry = cached_entry(self, operands)
         if entry is not None and entry.operands.kind.strides == operands.kind.strides:
-            return entry.order
-        return operands.order or BY_COLUMNS
+            return entry.element_order
+        return operands.element_order or BY_COLUMNS
 
     def binding(
-        self, operands: Operands, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None
+        self, operands: Operands, kind: ArrayKind, element_order: int, item_bytes: int, by: type[Exchange] | None = None
     ) -> Binding:
         """Return the cached or a new binding for arrays of this kind; `by` replaces the stages' own exchanges."""
         blends = [(k, op, blend.key) for k, by_op in enumerate(kind.blends) for op, blend in by_op.items() if blend]
-        key = kind.strides, kind.items, tuple(blends), kind.unchanged, order, item, by
+        key = kind.strides, kind.items, tuple(blends), kind.unchanged, element_order, item_bytes, by
         binding = self._bindings.get(key)
         if binding is None:
-            binding = bind_stages(self.stages, kind, order, item, self.memory_limit, operands.factors, by)
+            binding = bind_stages(self.stages, kind, element_order, item_bytes, self.memory_limit, operands.factors, by)
             while len(self._bindings) >= MOST_BINDINGS:
                 self._bindings.popitem(last=False)
             self._bindings[key] = binding
@@ -284,22 +284,22 @@ class Plan:
         voted = 0 if self.group is None else self.group.tickets.drawn
         return voted if self.series is None else voted + self.series.calls
 
-    def small_message_exchange(self, operands: Operands, order: int, item: int) -> Exchange | None:
+    def small_message_exchange(self, operands: Operands, element_order: int, item_bytes: int) -> Exchange | None:
         """Return an exchange for messages that are few and small enough to go before the vote, else None; equal on all."""
         stage, group = self.stages[0], self.group
-        if not item or len(self.stages) > 1 or group is None or group.voting_ring is not None:
+        if not item_bytes or len(self.stages) > 1 or group is None or group.voting_ring is not None:
             return None
-        exchange = stage.bind(operands.kind, order, item, Nonblocking)
+        exchange = stage.bind(operands.kind, element_order, item_bytes, Nonblocking)
         return exchange if exchange.sends_early else None
 
-    def bind_terms(self, operands: Operands, order: int, item: int) -> None:
+    def bind_terms(self, operands: Operands, element_order: int, item_bytes: int) -> None:
         """Bind the terms of a plan with agree="first" to its first use."""
         terms = self.terms
-        if terms is None or terms.is_bound or self.group is None or not item:
+        if terms is None or terms.is_bound or self.group is None or not item_bytes:
             return
-        terms.bind(operands.factors[0], order, item)
+        terms.bind(operands.factors[0], element_order, item_bytes)
         self.pairs = (self.pairs[0]._replace(dtype=operands.dtypes[0]),)
-        exchange = self.small_message_exchange(operands, order, item)
+        exchange = self.small_message_exchange(operands, element_order, item_bytes)
         if exchange is not None:
             terms.begin_series(self.group, exchange)
             self.series = terms.series
@@ -315,7 +315,13 @@ class Plan:
         """Return the fields of a vote for these arrays."""
         dtype, pending = self.dtype_in_vote(operands)
         call = self.identity if operands.plain else digest((self.identity, operands.factors))
-        return {"call": call, "dtype": dtype, "pending": pending, "item": operands.item, "order": operands.order or 0}
+        return {
+            "call": call,
+            "dtype": dtype,
+            "pending": pending,
+            "item": operands.item_bytes,
+            "order": operands.element_order or 0,
+        }
 
     def store(self, key: Key, entry: CacheEntry) -> None:
         """Cache an entry for the next uses with these factors."""
@@ -343,9 +349,14 @@ class CacheEntry:
     """
 
     def __init__(
-        self, kinds: Kinds, operands: Operands, order: int, call: Call | Transfer[Any] | None, binding: Binding | None
+        self,
+        kinds: Kinds,
+        operands: Operands,
+        element_order: int,
+        call: Call | Transfer[Any] | None,
+        binding: Binding | None,
     ) -> None:
-        self.kinds, self.operands, self.order, self.call = kinds, operands, order, call
+        self.kinds, self.operands, self.element_order, self.call = kinds, operands, element_order, call
         self._binding = binding
 
     def binding(self, plan: Plan) -> Binding:
@@ -353,7 +364,7 @@ class CacheEntry:
         if self._binding is None:
             operands = self.operands
             binding = bind_stages(
-                plan.stages, operands.kind, self.order, operands.item, plan.memory_limit, operands.factors
+                plan.stages, operands.kind, self.element_order, operands.item_bytes, plan.memory_limit, operands.factors
             )
             (exchange,) = binding.exchanges
             assert isinstance(exchange, Shared)
@@ -394,8 +405,8 @@ def factors_of(factors: Factors, move: Move) -> Factors:
 def bind_stages(
     stages: Sequence[Stage],
     kind: ArrayKind,
-    order: int,
-    item: int,
+    element_order: int,
+    item_bytes: int,
     memory_limit: int,
     factors: Sequence[Factors],
     by: type[Exchange] | None = None,
@@ -409,7 +420,7 @@ def bind_stages(
     ScheduleError
         MPI's datatypes cannot multiply or conjugate elements.
     """
-    exchanges = tuple([stage.bind(kind, order, item, by) for stage in stages])
+    exchanges = tuple([stage.bind(kind, element_order, item_bytes, by) for stage in stages])
     private = 0
     for exchange in exchanges:
         if exchange.buffers.name == "datatypes" and any(any(by_op.values()) for by_op in kind.blends):
@@ -420,11 +431,11 @@ def bind_stages(
             )
         needed = exchange.staging_bytes
         if needed > memory_limit:
-            subject = f"elements of {item} bytes"
+            subject = f"elements of {item_bytes} bytes"
             if len(kind.items) > 1:
                 subject = f"a batch of {len(kind.items)} plans with such elements"
             raise ArrayError(
                 f"memory_limit = {memory_limit} bytes is too small for {subject}: at least {needed} are needed"
             )
         private = max(private, exchange.private_bytes)
-    return Binding(exchanges, order, item, private)
+    return Binding(exchanges, element_order, item_bytes, private)

@@ -178,21 +178,21 @@ class Stage:
             between=sum(extents.between for extents in by_move),
         )
 
-    def bind(self, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None) -> Exchange:
+    def bind(self, kind: ArrayKind, element_order: int, item_bytes: int, by: type[Exchange] | None = None) -> Exchange:
         """Make the exchange for arrays of one kind.
 
         Parameters
         ----------
         kind : ArrayKind
             The arrays' kind.
-        order : int
+        element_order : int
             Order of elements in messages: by rows (1) or by columns (2).
-        item : int
+        item_bytes : int
             Bytes of the largest element on any rank.
         by : class of Exchange, optional
             Replaces the stage's own exchange.
         """
-        binder = _Binder(self, kind, order)
+        binder = _Binder(self, kind, element_order)
         sends, receives = (
             binder.messages([move.messages[k] for move in self.moves], k == 0, self._key(k == 0)) for k in range(2)
         )
@@ -201,9 +201,9 @@ class Stage:
             "",
         )
         node = None if self._group is None else self._group.node
-        return (by or self.exchange)(sends, receives, copies, self.options.of(max(1, item), order), node)
+        return (by or self.exchange)(sends, receives, copies, self.options.of(max(1, item_bytes), element_order), node)
 
-    def bind_traffic(self, kind: ArrayKind, order: int, item: int) -> Traffic | None:
+    def bind_traffic(self, kind: ArrayKind, element_order: int, item_bytes: int) -> Traffic | None:
         """Make the compiled traffic of a shared exchange without the exchange; None for other exchanges and several moves.
 
         Parameters as for `bind`.
@@ -211,7 +211,7 @@ class Stage:
         node = None if self._group is None else self._group.node
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
             return None
-        move = _MoveBinding.of(self.moves[0], self.places[0], kind, order)
+        move = _MoveBinding.of(self.moves[0], self.places[0], kind, element_order)
         sends, receives, _ = self.moves[0].messages
 
         def pairs(messages: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
@@ -222,7 +222,7 @@ class Stage:
 
         copied = [part for message in move.move.copies(kind) for part in move.parts(message.box, "")]
         outgoing, incoming = pairs(sends, "target"), pairs(receives, "source")
-        return Shared.make_traffic(outgoing, incoming, Bundle(copied, ""), item, self.options.memory_limit, node)
+        return Shared.make_traffic(outgoing, incoming, Bundle(copied, ""), item_bytes, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
         """Return a function that gives a message's key in the schedule, from the number of its move and the message."""
@@ -247,11 +247,11 @@ class _MoveBinding(NamedTuple):
     blend: Blend | None
 
     @classmethod
-    def of(cls, move: Move, place: int, kind: ArrayKind, order: int) -> _MoveBinding:
+    def of(cls, move: Move, place: int, kind: ArrayKind, element_order: int) -> _MoveBinding:
         """Bind a move whose arrays are at `place`, with elements by rows (1) or by columns (2)."""
         dims = tuple(range(move.desc_a.ndim))
         blend = kind.blends[move.pair].get((move.op, move.last))
-        dims = dims if order == 2 else dims[::-1]
+        dims = dims if element_order == 2 else dims[::-1]
         return cls(move, place, kind.strides, transposes(move.op), kind.items[move.pair], dims, blend)
 
     def parts(self, box: Box | Boxes, dense: str) -> list[Packed]:
@@ -276,10 +276,10 @@ class _MoveBinding(NamedTuple):
 class _Binder:
     """Makes the bundles of a stage for arrays of one kind."""
 
-    def __init__(self, stage: Stage, kind: ArrayKind, order: int) -> None:
+    def __init__(self, stage: Stage, kind: ArrayKind, element_order: int) -> None:
         self._datatypes = stage.options.buffers == "datatypes"
         moves = zip(stage.moves, stage.places, strict=True)
-        self._bindings = [_MoveBinding.of(move, place, kind, order) for move, place in moves]
+        self._bindings = [_MoveBinding.of(move, place, kind, element_order) for move, place in moves]
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Make a bundle of boxes of moves, one after another."""

@@ -21,7 +21,7 @@ class Terms:
         Whether all ranks have agreed on a call.
     factors : Factors
         alpha and beta. From then on the plan has a dtype, too.
-    order, item : int
+    element_order, item_bytes : int
         The order of elements in messages, and the bytes of one.
     series : Series or None
         The later calls, if they need no votes.
@@ -32,7 +32,7 @@ class Terms:
     def __init__(self) -> None:
         self.is_bound = False
         self.factors = Factors()
-        self.order = self.item = 0
+        self.element_order = self.item_bytes = 0
         self.series: Series | None = None
         self.refusal: str | None = None
         self._first: Transfer[Any] | None = None
@@ -49,9 +49,9 @@ class Terms:
             self._first = None
         return self._first is None
 
-    def bind(self, factors: Factors, order: int, item: int) -> None:
+    def bind(self, factors: Factors, element_order: int, item_bytes: int) -> None:
         """Bind the values that all ranks have agreed on."""
-        self.is_bound, self.factors, self.order, self.item = True, factors, order, item
+        self.is_bound, self.factors, self.element_order, self.item_bytes = True, factors, element_order, item_bytes
 
     def begin_series(self, group: Group, exchange: Exchange) -> None:
         """Begin a series without votes, with the messages of this exchange."""

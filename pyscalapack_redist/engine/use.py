@@ -111,34 +111,35 @@ class Use:
             prepare()  # on every rank, also one without arrays: the vote reports an error
             self.operands = operands = prepare_operands(plan, a, out, alpha, beta)
             self._kind = operands.kind
-            terms, item = plan.terms, 0
+            terms, item_bytes = plan.terms, 0
             if terms is not None and terms.is_bound:
                 terms.check_usable()
                 terms.check(operands.factors[0])
-                self.operands, item = operands._replace(order=terms.order), terms.item
+                self.operands, item_bytes = operands._replace(element_order=terms.element_order), terms.item_bytes
             try:
-                self._take_memory(plan.known_dtypes(operands), item)
+                self._take_memory(plan.known_dtypes(operands), item_bytes)
             except Exception:
                 if not plan.may_ask_dtypes or None not in operands.dtypes:
                     raise
                 plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
             deliver_interrupts()
-            if self.binding is not None and operands.item:
+            if self.binding is not None and operands.item_bytes:
                 self._rows = self.progress.pack_for_vote()
         except BaseException as caught:
             self.error = caught
 
-    def _take_memory(self, dtypes: Dtypes | None, item: int = 0) -> None:
-        """Bind exchanges and take staging memory and intermediate arrays, unless a dtype or an order is still unknown."""
+    def _take_memory(self, dtypes: Dtypes | None, item_bytes: int = 0) -> None:
+        """Bind exchanges, and take staging memory and arrays in between, unless a dtype or the order of elements is unknown."""
         plan, operands = self.plan, self._checked_operands()
-        if dtypes is None or (operands.order is None and not plan.may_ask_dtypes):
+        if dtypes is None or (operands.element_order is None and not plan.may_ask_dtypes):
             return
         entry = cached_entry(plan, operands)
         if entry is not None and entry.operands.kind is operands.kind:
             self.bind(entry.binding(plan))
             return
         self._kind, self._between = allocate(plan, operands, dtypes)
-        self.bind(plan.binding(operands, self._kind, plan.order_of(operands), max(item, *self._kind.items), self._by))
+        element_order, item_bytes = plan.element_order_of(operands), max(item_bytes, *self._kind.items)
+        self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._by))
 
     def bind(
         self,
@@ -171,7 +172,8 @@ class Use:
         def exchange_in_other_order() -> Exchange:
             plan = plan_of()
             assert plan is not None
-            return plan.binding(operands, kind, BY_ROWS + BY_COLUMNS - binding.order, binding.item, by).exchanges[stage]
+            other_order = BY_ROWS + BY_COLUMNS - binding.element_order
+            return plan.binding(operands, kind, other_order, binding.item_bytes, by).exchanges[stage]
 
         channel, collectives = group.channel, group.collectives
         tag = self._ticket + DATA if self.series is None else self.series.tag
@@ -263,18 +265,18 @@ class Use:
 
     def adopt_outcome(self, outcome: Outcome) -> bool:
         """Adopt the order of elements and the largest element size; True if messages must be packed again."""
-        plan, operands, item = self.plan, self._checked_operands(), int(outcome.item)
-        order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
+        plan, operands, item_bytes = self.plan, self._checked_operands(), int(outcome.item)
+        element_order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
         if self.binding is None:
-            self.bind(plan.binding(operands, self._kind, order, item, self._by))
-        elif (self.binding.order, self.binding.item) != (order, item):
-            self.binding = plan.binding(operands, self._kind, order, item, self._by)
+            self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._by))
+        elif (self.binding.element_order, self.binding.item_bytes) != (element_order, item_bytes):
+            self.binding = plan.binding(operands, self._kind, element_order, item_bytes, self._by)
             self.exchange = self.binding.exchanges[self._stage]
         assert self.binding is not None
-        self.moves = bool(item) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
-        plan.bind_terms(operands, order, item)
+        self.moves = bool(item_bytes) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
+        plan.bind_terms(operands, element_order, item_bytes)
         cache_call(plan, operands, self.binding, outcome)
-        return outcome.packed is not None and (outcome.packed != order or "packed" in outcome.disputed)
+        return outcome.packed is not None and (outcome.packed != element_order or "packed" in outcome.disputed)
 
     def withdraw(self) -> Sequence[int]:
         """Cancel after a failed vote; return the ranks to which something was sent."""
@@ -562,11 +564,12 @@ def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Cal
         return None
     try:
         operands = prepare_operands(plan, a, out, alpha, beta)
-        if operands.order is None:
+        if operands.element_order is None:
             return None
-        traffic = plan.stages[0].bind_traffic(operands.kind, operands.order, operands.item) if operands.item else None
-        binding = None if traffic is not None else plan.binding(operands, operands.kind, operands.order, operands.item)
-        return _store_call(plan, operands, binding, operands.item, traffic=traffic)
+        element_order, item_bytes = operands.element_order, operands.item_bytes
+        traffic = plan.stages[0].bind_traffic(operands.kind, element_order, item_bytes) if item_bytes else None
+        binding = None if traffic is not None else plan.binding(operands, operands.kind, element_order, item_bytes)
+        return _store_call(plan, operands, binding, item_bytes, traffic=traffic)
     except Exception:
         return None
 
@@ -582,20 +585,20 @@ def cache_call(plan: Plan, operands: Operands, binding: Binding, outcome: Outcom
     if plan.between or plan.has_tiles:
         return
     if plan.series is not None:
-        binding = plan.binding(operands, operands.kind, binding.order, binding.item, Nonblocking)
+        binding = plan.binding(operands, operands.kind, binding.element_order, binding.item_bytes, Nonblocking)
     entry = cached_entry(plan, operands)
     if outcome is not None and entry is not None and isinstance(entry.call, Transfer):
         entry.call.expected = outcome
     if entry is not None and entry.operands.kind is operands.kind and entry.binding(plan) is binding:
         return
-    _store_call(plan, operands, binding, binding.item, outcome)
+    _store_call(plan, operands, binding, binding.item_bytes, outcome)
 
 
 def _store_call(
     plan: Plan,
     operands: Operands,
     binding: Binding | None,
-    item: int,
+    item_bytes: int,
     outcome: Outcome | None = None,
     traffic: Traffic | None = None,
 ) -> Call | Transfer[Any] | None:
@@ -615,10 +618,10 @@ def _store_call(
         return None
     call: Call | Transfer[Any] | None = None
     vote = Vote(**plan.vote_fields(operands))
-    order = operands.order or 0 if binding is None else binding.order
+    element_order = operands.element_order or 0 if binding is None else binding.element_order
     exchange = None if binding is None else binding.exchanges[0]
     template = Operands([], [], [], *operands[3:])
-    if exchange is not None and item:
+    if exchange is not None and item_bytes:
         traffic = exchange.compiled()
     if traffic is not None:
         # The plan refers to its call, the call only weakly to the plan: both are freed with the plan's last reference.
@@ -626,23 +629,23 @@ def _store_call(
         call = Call(
             traffic,
             kinds,
-            Vote(**plan.vote_fields(operands), packed=order),
-            item,
+            Vote(**plan.vote_fields(operands), packed=element_order),
+            item_bytes,
             check_peers,
             group.tickets,
             plan.is_batch,
         )
-    elif exchange is not None and _is_cacheable(plan, exchange, item, outcome):
+    elif exchange is not None and _is_cacheable(plan, exchange, item_bytes, outcome):
         assert binding is not None
         call = Transfer.ready(group, CachedUse(plan, kinds, template, binding), vote, outcome)
-    plan.store(key, CacheEntry(kinds, template, order, call, binding))
+    plan.store(key, CacheEntry(kinds, template, element_order, call, binding))
     return call
 
 
-def _is_cacheable(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | None) -> bool:
+def _is_cacheable(plan: Plan, exchange: Exchange, item_bytes: int, outcome: Outcome | None) -> bool:
     """Whether a use of this kind can be repeated: all ranks have agreed on it, and it has one pair of arrays."""
     agreed = outcome is not None or plan.series is not None
-    return agreed and item > 0 and not plan.may_ask_dtypes and CachedUse.suits(exchange)
+    return agreed and item_bytes > 0 and not plan.may_ask_dtypes and CachedUse.suits(exchange)
 
 
 def _check_peers(group: Group, plan: weakref.ref[Plan]) -> None:

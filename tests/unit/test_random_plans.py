@@ -73,7 +73,9 @@ class Side:
         call = case.calls[0]
         self.case, self.plan, self.rank = case, plan.inside, rank
         self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
-        self.operands = prepare_operands(self.plan, self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
+        self.operands = prepare_operands(
+            self.plan, self.a.given, None if call.new else self.b.given, call.alpha, call.beta
+        )
 
     def bind(self, order: int) -> None:
         operands = self.operands
@@ -125,7 +127,7 @@ def check_case(case: Case, size: int) -> bool:
         assert case.conditional, case
         return False
     sides = [Side(case, plan, rank) for rank, plan in enumerate(plans)]
-    orders = [side.operands.order for side in sides if side.operands.order is not None]
+    orders = [side.operands.element_order for side in sides if side.operands.element_order is not None]
     for side in sides:
         side.bind(max(orders, default=1))
     mail: list[dict[Any, NDArray[np.uint8]]] = [{} for _ in sides]
