@@ -1,8 +1,8 @@
 """Edge colouring of a bipartite multigraph with as many colours as its maximum degree (Koenig; Berge, p. 238).
 
-Edges are coloured one by one, from the colour (left + right) on, which alone does for a complete graph. Where the two ends
-have no colour free in common, a chain of two alternating colours is swapped first; the two ends of the new edge are never
-on one chain, since the graph is bipartite.
+Edges are coloured one by one, trying colours from (left + right) on, which suffices for a complete graph. If the two ends have
+no free colour in common, a chain of two alternating colours is swapped first; the two ends of the new edge are never on one
+chain, since the graph is bipartite.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -17,12 +17,12 @@ cdef extern from *:
 
 
 def colour_edges(const int64_t[::1] left, const int64_t[::1] right, int64_t lefts, int64_t rights, int64_t colours):
-    """A colour 0 <= colour < `colours` for each edge, no two alike at a vertex; `colours` is at least every degree.
+    """Assign a colour 0 <= colour < `colours` to each edge, different ones at a vertex; `colours` is at least the maximum degree.
 
     Returns
     -------
     int64 array
-        Colours; -1 for an edge that found none, because a vertex has more edges than there are colours.
+        Colours; -1 for an edge without one, because a vertex has more edges than there are colours.
     """
     cdef int64_t edges = left.shape[0], words = (colours + 63) // 64, e
     answer = np.full(edges, -1, np.int64)
@@ -45,7 +45,7 @@ def colour_edges(const int64_t[::1] left, const int64_t[::1] right, int64_t left
 
 
 def occurrences(const int64_t[::1] key, int64_t keys):
-    """How many equal keys come before each of some numbers 0 <= key < `keys`."""
+    """For each key, the number of equal keys before it; 0 <= key < `keys`."""
     cdef int64_t count = key.shape[0], i
     answer = np.empty(count, np.int64)
     cdef int64_t[::1] rank = answer, seen = np.zeros(keys, np.int64)

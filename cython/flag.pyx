@@ -24,15 +24,15 @@ cdef extern from *:
         __atomic_store_n(flag, value, __ATOMIC_RELEASE);
     }
 
-    /* 1 when the flag has the value; 0 when the other side stopped or the time is over */
+    /* 1 when the flag has the value; 0 when the other side has stopped or the deadline has passed */
     static int await_flag(const int64_t *flag, int64_t value, int64_t stop, int64_t deadline)
     {
         for (;;) {
             for (int spin = 0; spin < SPINS_BEFORE_YIELD; spin++) {
-                const int64_t found = __atomic_load_n(flag, __ATOMIC_ACQUIRE);
-                if (found == value)
+                const int64_t current = __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+                if (current == value)
                     return 1;
-                if (found == stop)
+                if (current == stop)
                     return 0;
             }
             if (now() > deadline)
@@ -47,7 +47,7 @@ cdef extern from *:
 
 cdef enum:
     STOP = -1
-    SPACING = 32  # integers between the two flags: no cache line, nor the pair that is fetched with it, holds both
+    SPACING = 32  # integers between the two flags, which must not share a pair of cache lines
 
 
 def round_trips(int64_t[::1] flags, int batches, int trips, double seconds):
@@ -58,14 +58,14 @@ def round_trips(int64_t[::1] flags, int batches, int trips, double seconds):
     flags : int64 array
         Shared memory, all zero on entry; at least 33 integers.
     batches, trips : int
-        Trips of one batch are timed together.
+        Number of batches, and of trips in each, which are timed together.
     seconds : float
-        When to give up.
+        Time limit.
 
     Returns
     -------
     float64 array
-        Nanoseconds for one trip, of each batch; fewer than `batches` where the time was over.
+        Nanoseconds of a trip, for each batch; fewer than `batches` after the time limit.
     """
     check(flags)
     cdef int64_t *there = &flags[0]
@@ -92,7 +92,7 @@ def round_trips(int64_t[::1] flags, int batches, int trips, double seconds):
 
 
 def answer(int64_t[::1] flags, int64_t trips, double seconds) -> int:
-    """Send each flag back until `trips` are done, the other side stops, or the time is over; returns how many."""
+    """Send each flag back until `trips` are done, the other side stops, or the time limit; return their number."""
     check(flags)
     cdef int64_t *there = &flags[0]
     cdef int64_t *back = &flags[SPACING]

@@ -1,8 +1,8 @@
 """Index runs that one process of a block-cyclic axis shares with the processes of another: the loops of `intersections`.
 
-Four ways to find the same runs, each the compiled form of the loop of that name. Plans are made by `aspen`: its work is the
-number of runs found, with a division for none but the first two blocks; or by `families` of its runs. The other loops are
-here to be measured against it.
+Each loop is the compiled form of the algorithm of its name; all four give the same runs. Plans use `aspen`, whose work is
+proportional to the number of runs, with divisions for the first two blocks only, or `families` of its runs. The other loops
+are for comparison.
 """
 
 from libc.stdint cimport int64_t
@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 import numpy as np
 
 # The compiled form of `Intervals`.
-cdef struct Blocks:
+cdef struct BlockRange:
     int64_t start, local, count, stride
 
 ctypedef int64_t (*Loop)(const Axis *, const Axis *, int64_t, RunColumns *) noexcept nogil
@@ -22,9 +22,9 @@ def runs(str name, int64_t window, a, b, int64_t p):
     Parameters
     ----------
     name : str
-        Of the loop: classical, falls, scan or aspen.
+        Name of the loop: classical, falls, scan or aspen.
     a, b : tuple of int
-        Block, processes, source and offset of an axis.
+        Block, processes, source and offset of each axis.
 
     Returns
     -------
@@ -49,15 +49,15 @@ def runs(str name, int64_t window, a, b, int64_t p):
 def families(int64_t window, a, b, int64_t p):
     """The runs of `runs("aspen", window, a, b, p)` in families of equal runs at equal distances.
 
-    Own blocks within one block of b are a family, and so are the blocks of one process of b within an own block: there are
-    no more than runs, and where one layout's blocks are much larger than the other's, very few. A process's families
-    ascend in the global index and do not overlap.
+    Own blocks within one block of b are a family, and so are the blocks of one process of b within an own block. There are
+    at most as many families as runs, and few if the blocks of one layout are much larger. The families of a process ascend in
+    the global index and do not overlap.
 
     Returns
     -------
     ndarray of int64, 7 x families
-        Remote process; local start in a, local start in b and length of the first run; what is added to the starts from
-        one run to the next; number of runs.
+        Remote process; local start in a, local start in b and length of the first run; distances of the starts from
+        run to run; number of runs.
     """
     cdef Axis own = _axis(window, a), other = _axis(window, b)
     cdef int64_t count = count_families(&own, &other, p)
@@ -133,9 +133,9 @@ cdef inline void _add(RunColumns *output, int64_t remote, int64_t start_a, int64
     output.count += 1
 
 
-cdef inline Blocks _blocks(const Axis *axis, int64_t p) noexcept nogil:
+cdef inline BlockRange _blocks(const Axis *axis, int64_t p) noexcept nogil:
     """The blocks of process p that begin in the window."""
-    cdef Blocks own
+    cdef BlockRange own
     cdef int64_t first = axis.offset / axis.block
     cdef int64_t skip = (p - axis.source - first) % axis.processes
     if skip < 0:
@@ -144,7 +144,7 @@ cdef inline Blocks _blocks(const Axis *axis, int64_t p) noexcept nogil:
     first += skip
     own.start = own.local = own.count = 0
     own.stride = 1
-    if axis.window > 0 and left >= 0:  # otherwise first * block might not fit
+    if axis.window > 0 and left >= 0:  # otherwise first * block might overflow
         own.count = left / axis.processes + 1
         own.start = first * axis.block - axis.offset
         own.local = first / axis.processes * axis.block
@@ -162,11 +162,11 @@ cdef int64_t count_runs(const Axis *a, const Axis *b, int64_t p) noexcept nogil:
 
 
 cdef int64_t aspen(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
-    cdef Blocks own = _blocks(a, p)
+    cdef BlockRange own = _blocks(a, p)
     cdef int64_t j, begin, end, shift, number, piece
     cdef int64_t within = 0, turn = 0, place = 0  # of the own block in b: in its block, of its process, in the local array
     cdef int64_t at, q, local, remote
-    # how these three move from one own block to the next
+    # steps of these three from one own block to the next
     cdef int64_t more_within = own.stride % b.block
     cdef int64_t more_turn = own.stride / b.block % b.processes
     cdef int64_t more_place = own.stride / b.block / b.processes * b.block
@@ -229,19 +229,19 @@ cdef void find_families(const Axis *a, const Axis *b, int64_t p, Family *into) n
 
 cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, Family *into) noexcept nogil:
     """Count the families; write them if there is memory for them."""
-    cdef Blocks own = _blocks(a, p)
+    cdef BlockRange own = _blocks(a, p)
     cdef int64_t begin, end, shift, number, within, turn, place, length, many, k, n_families = 0
     while own.count > 0:
         begin, end = max(own.start, 0), _end(a, own.start)
         shift = own.local - own.start
-        many = 1  # own blocks that are dealt with
+        many = 1  # own blocks of this family
         while begin < end:
             number = (begin + b.offset) / b.block
             within = (begin + b.offset) % b.block
             turn = number % b.processes
             place = number / b.processes * b.block
             length = min(end - begin, b.block - within)
-            if begin == own.start and length == a.block:  # whole: those after it that are in the same block of b
+            if begin == own.start and length == a.block:  # a whole block: join the following ones in the same block of b
                 many = (b.block - within - length) / own.stride + 1
                 if many >= own.count:
                     many = own.count
@@ -251,7 +251,7 @@ cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, Family *into) no
                     _put(into + n_families, (turn + b.source) % b.processes, begin + shift, place + within, length,
                          a.block, own.stride, many)
                 n_families += 1
-            elif length == b.block and end - begin >= 2 * b.block:  # whole blocks of b, which come round
+            elif length == b.block and end - begin >= 2 * b.block:  # whole blocks of b, which recur
                 number = (end - begin) / b.block
                 for k in range(min(number, b.processes)):
                     if into != NULL:
@@ -276,14 +276,14 @@ cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, Family *into) no
 
 
 cdef int64_t _falls(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
-    cdef Blocks mine = _blocks(a, p)
-    cdef Blocks own, others
+    cdef BlockRange own_blocks = _blocks(a, p)
+    cdef BlockRange own, others
     cdef int64_t remote, j, k, begin, end, first, last, other, left, right, comparisons = 0
     cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for remote in range(b.processes):
         others = _blocks(b, remote)
-        own = mine
+        own = own_blocks
         for j in range(own.count):
             begin = max(own.start, 0)
             end = _end(a, own.start)
@@ -306,14 +306,14 @@ cdef int64_t _falls(const Axis *a, const Axis *b, int64_t p, RunColumns *output)
 
 
 cdef int64_t _scan(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
-    cdef Blocks mine = _blocks(a, p)
-    cdef Blocks own, others
+    cdef BlockRange own_blocks = _blocks(a, p)
+    cdef BlockRange own, others
     cdef int64_t remote, end, other_end, left, right, comparisons = 0
     cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for remote in range(b.processes):
         others = _blocks(b, remote)
-        own = mine
+        own = own_blocks
         while own.count > 0 and others.count > 0:
             comparisons += 1
             end = _end(a, own.start)
@@ -335,14 +335,14 @@ cdef int64_t _scan(const Axis *a, const Axis *b, int64_t p, RunColumns *output) 
 
 
 cdef int64_t _classical(const Axis *a, const Axis *b, int64_t p, RunColumns *output) noexcept nogil:
-    cdef Blocks mine = _blocks(a, p)
-    cdef Blocks own, others, all_others
+    cdef BlockRange own_blocks = _blocks(a, p)
+    cdef BlockRange own, others, all_others
     cdef int64_t remote, j, k, begin, end, left, right, comparisons = 0
     cdef RunColumns out = output[0]  # a copy that stays in registers
     out.count = 0
     for remote in range(b.processes):
         all_others = _blocks(b, remote)
-        own = mine
+        own = own_blocks
         for j in range(own.count):
             begin = max(own.start, 0)
             end = _end(a, own.start)

@@ -1,9 +1,9 @@
 """Edges of a bipartite graph put into levels: groups of steps that cost the same, open to edges of that length or less.
 
-A vertex may have as many edges in a level as the level has steps; by Koenig's theorem each level is then coloured on its own.
-Edges come longest first. Where no open level has room at both ends, a path of edges that alternately leave level A for B and
-B for A makes room (an augmenting path of two b-matchings, found breadth first). Where none is found, the costliest of the steps
-that are still cheaper is given the cost of the edge.
+A vertex may have as many edges in a level as the level has steps; by Koenig's theorem each level can then be coloured by
+itself. Edges are placed longest first. If no open level has room at both ends, a path of edges that alternately move from level
+A to B and from B to A makes room (an augmenting path of two b-matchings, by breadth-first search). Without such a path, the
+costliest of the cheaper steps gets the cost of the edge.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,7 +12,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 import numpy as np
 
 cdef enum:
-    OFTEN = 63  # edges, and searches, between two looks at the clock
+    OFTEN = 63  # edges, and searches, between two reads of the clock
 
 
 cdef double now() noexcept nogil:
@@ -27,7 +27,7 @@ cdef struct Side:
     int32_t *first  # of the list of these edges, -1 at its end
     int32_t *after
     int32_t *before
-    int64_t *seen  # number of the search that has seen a vertex
+    int64_t *seen  # number of the last search that reached a vertex
     int32_t *came  # edge by which it did
 
 
@@ -46,7 +46,7 @@ cdef struct State:
 
 def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64_t[::1] length, int64_t lefts,
                   int64_t rights, const int64_t[::1] wish, const int64_t[::1] cost, int64_t[::1] steps, int64_t tries, double deadline, uint8_t[::1] raised, bint firm):
-    """A level for each edge, such that no vertex has more edges in a level than it has steps.
+    """Assign a level to each edge, such that no vertex has more edges in a level than the level has steps.
 
     Parameters
     ----------
@@ -55,19 +55,19 @@ def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64
     lefts, rights : int
         Number of vertices on either side.
     wish : int64 array
-        The level in which each edge is put where there is room, of its length or more.
+        The preferred level of each edge, of its length or more.
     cost : int64 array
-        Of a step of each level, strictly descending; every length is among them.
+        Cost of a step of each level, strictly descending; every length is among them.
     steps : int64 array
-        Steps of each level. Changed: some are moved to costlier levels, or added, where no room is found.
+        Steps of each level, changed in place: steps are moved to costlier levels, or added, where there is no room.
     tries : int
-        Pairs of levels between which a path is looked for, for one edge.
+        Most pairs of levels that are searched for a path, for one edge.
     deadline : float
-        When to stop looking for paths, on the clock of `time.monotonic`; what is then left takes steps of its own.
+        End of searches, on the clock of `time.monotonic`; later edges take steps of their own.
     raised : uint8 array
         Set to 1 for edges for which a step was moved or added.
     firm : bool
-        Whether to stop at the first such edge, which is marked, and has no level, and leave the steps as they are.
+        Whether to stop at the first such edge, which is marked and has no level, without a change of steps.
 
     Returns
     -------
@@ -105,17 +105,17 @@ def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64
                 open_ += 1
             if e & OFTEN == 0 and now() > deadline:
                 state.late = True
-            if not _placed(<int32_t>e, wish[e], open_, tries, &state):
+            if not _place(<int32_t>e, wish[e], open_, tries, &state):
                 raised[e] = True
                 if firm:
                     break
-                _raised(open_ - 1, &state)
+                _raise_step(open_ - 1, &state)
                 _put(<int32_t>e, open_ - 1, &state)
     return answer
 
 
-cdef void _raised(int64_t level, State *state) noexcept nogil:
-    """A step more of a level: the costliest of the cheaper ones, none of which has an edge yet; else a new one."""
+cdef void _raise_step(int64_t level, State *state) noexcept nogil:
+    """Give a level one more step: the costliest of the cheaper steps, which have no edges yet; else a new one."""
     cdef int64_t k
     state.steps[level] += 1
     for k in range(level + 1, state.levels):
@@ -124,7 +124,7 @@ cdef void _raised(int64_t level, State *state) noexcept nogil:
             return
 
 
-cdef bint _placed(int32_t e, int64_t wish, int64_t open_, int64_t tries, State *state) noexcept nogil:
+cdef bint _place(int32_t e, int64_t wish, int64_t open_, int64_t tries, State *state) noexcept nogil:
     cdef int64_t a, b, levels = state.levels
     cdef int32_t *used_u = state.side[0].used + state.side[0].end[e] * levels
     cdef int32_t *used_v = state.side[1].used + state.side[1].end[e] * levels

@@ -28,7 +28,7 @@ typedef struct {
     /* Of the call, set before it opens: */
     Work work;
     void *task;
-    int64_t pieces, taken;
+    int64_t pieces, next;
 } Pool;
 
 static Pool *pool;  /* made by the first call */
@@ -45,7 +45,7 @@ static void pool_forked(void)
 static void take_pieces(Pool *p)
 {
     int64_t k;
-    while ((k = __atomic_fetch_add(&p->taken, 1, __ATOMIC_RELAXED)) < p->pieces)
+    while ((k = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED)) < p->pieces)
         p->work(p->task, k);
 }
 
@@ -120,7 +120,7 @@ static int pool_share(Work work, void *task, int64_t pieces, int64_t threads)
     p->work = work;
     p->task = task;
     p->pieces = pieces;
-    p->taken = 0;
+    p->next = 0;
     p->calls++;
     p->open = 1;
     pthread_mutex_unlock(&p->lock);

@@ -122,7 +122,7 @@ cdef int _fill(Table *t, const int64_t *x, const int64_t *y, const int64_t *leng
 cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t *out_x,
                        int64_t *step_x, int64_t *out_y, int64_t *step_y, int64_t *count) noexcept:
     """Join adjacent runs; write them if pointers are not NULL; return their number."""
-    cdef Py_ssize_t made = 0, k
+    cdef Py_ssize_t n_runs = 0, k
     cdef int64_t cx = x[0], cy = y[0], dx = 1, dy = 1, c = length[0]
     for k in range(1, n + 1):
         if k < n:
@@ -138,8 +138,8 @@ cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length
                 c += 1
                 continue
         if count != NULL:
-            out_x[made], step_x[made], out_y[made], step_y[made], count[made] = cx, dx, cy, dy, c
-        made += 1
+            out_x[n_runs], step_x[n_runs], out_y[n_runs], step_y[n_runs], count[n_runs] = cx, dx, cy, dy, c
+        n_runs += 1
         if k < n:
             cx, cy, dx, dy, c = x[k], y[k], 1, 1, length[k]
-    return made
+    return n_runs
