@@ -43,7 +43,7 @@ class FileError(RedistributionError, OSError):
 
 
 def shown(value: object) -> str:
-    """What was given in place of something else, as messages quote it: never a whole array."""
+    """An argument as messages quote it, never a whole array."""
     try:
         shape, dtype = value.shape, value.dtype  # type: ignore[attr-defined]
     except Exception:
@@ -55,14 +55,14 @@ def shown(value: object) -> str:
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
-    """The error for a name that does not exist: it lists those that do, the nearest first."""
+    """The error for an unknown name. It lists the known ones, the nearest first."""
     names = list(known)
     near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
     return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")
 
 
 def callers_level() -> int:
-    """The `stacklevel` with which a warning names the line outside of this package that led to it."""
+    """The `stacklevel` of a warning that names the calling line outside of this package."""
     inside, frame, level = f"{__package__}.", sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
         frame, level = frame.f_back, level + 1

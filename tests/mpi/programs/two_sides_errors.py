@@ -48,6 +48,11 @@ def still_good() -> None:
     got = plan(layout(), FIRST, dtype=np.float64)(mine if FIRST else None)
     assert (got is None) == FIRST
     assert FIRST or np.array_equal(got, mine)
+    sides = (psr.DistributedArray(layout(), mine), None) if FIRST else (None, layout())
+    array = psr.redistribute(*sides, comm=INTER)  # one side passes an array, so both get one
+    assert isinstance(array, psr.DistributedArray)
+    assert array.dtype == np.float64
+    assert FIRST or np.array_equal(array.local, mine)
 
 
 def which_descriptors() -> None:
