@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable
 from numbers import Number
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,6 +20,14 @@ from .arrays import host_array
 from .descriptor import Descriptor
 
 R = TypeVar("R")
+# The reflected operator that NumPy's function stands for.
+OPERATORS = {
+    np.add: "__radd__",
+    np.subtract: "__rsub__",
+    np.multiply: "__rmul__",
+    np.true_divide: "__rtruediv__",
+    np.matmul: "__rmatmul__",
+}
 
 
 class Distributed:
@@ -41,7 +49,6 @@ class Distributed:
         `desc` is no Descriptor, or `local` does not fit it; on this rank only.
     """
 
-    __array_ufunc__ = None
     __iter__ = None
 
     def __init__(self, desc: Descriptor, local: NDArray[Any] | None) -> None:
@@ -170,17 +177,36 @@ class Distributed:
         missing = any(operand is None for operand in operands)
         return type(self)(self._desc, None if missing else function(*operands))
 
-    def _refuse(self, *_: object, **__: object) -> Any:
-        """Raise a TypeError: the operation needs all elements, and no rank has them all."""
+    def _refuse(self, operation: str) -> NoReturn:
+        """Raise a TypeError that names the remedies."""
         raise TypeError(
-            f"{self!r} is not all on this rank: .local is its part of it, and gather() collects the array on one rank"
+            f"{operation} does not take {self!r}: NumPy functions work on .local, this rank's part; .gather() collects the "
+            "array on one rank; psr.linalg has linear algebra on all ranks"
         )
 
-    __array__ = __eq__ = _refuse
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("numpy.asarray")
+
+    def __eq__(self, other: object) -> NoReturn:
+        self._refuse("==")
+
     __hash__ = object.__hash__
 
+    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
+        """The operators, where a NumPy array or number stands before one; other functions raise a TypeError."""
+        operator = OPERATORS.get(function)
+        is_operator = method == "__call__" and not options and isinstance(operands[0], np.ndarray | np.generic)
+        if operator is None or not is_operator:
+            self._refuse(f"numpy.{function.__name__}")
+        combined = getattr(self, operator)(operands[0])
+        if combined is NotImplemented:
+            self._refuse(f"numpy.{function.__name__} with a {type(operands[0]).__name__}")
+        return combined
+
     def __array_function__(self, function: Callable[..., Any], *_: object) -> Any:
-        return getattr(self, function.__name__) if function in (np.shape, np.ndim) else self._refuse()
+        if function in (np.shape, np.ndim):
+            return getattr(self, function.__name__)
+        return self._refuse(f"{function.__module__}.{function.__name__}")
 
     def __repr__(self) -> str:
         if self._local is None or self._desc.coords is None:
