@@ -22,6 +22,7 @@ from ..layout.waypoints import VIAS
 from ..schedules import Schedule
 from ..schedules.catalogue import check_name
 from ..schedules.layout_orders import is_by_formula
+from ..schedules.open_shop import OpenShopSchedule
 from ..schedules.orders import Order, Scheduled
 from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case
@@ -42,6 +43,11 @@ ABOUT_ORDERS = (
 ABOUT_WAYS = (
     "ways of via=, all legs together; fewest steps: of any one-port order; busiest rank: bytes that one rank sends or receives "
     "in each leg, added up; time: of these"
+)
+OF_A_PRODUCT = "each dimension"  # begins a certificate that is not of the whole
+ABOUT_PRODUCTS = (
+    f'"{OF_A_PRODUCT}": the order is a product of one for each dimension; the certificate is of each, and the least cost of the '
+    "whole may be far lower"
 )
 OF_ORDERS = ("messages", "steps", "cost", "one_port", "seconds", "certificate", "reason")
 COLUMNS_OF_ORDERS = ("messages", "steps", "cost", "of the busiest rank", "one-port", "time", "certificate")
@@ -147,9 +153,18 @@ def _figures(order: Order, parts: list[Schedule], item: int, links: NodeLinks) -
         return {"steps": order.number_of_steps, "one_port": order.one_port}
     steps = math.prod(part.number_of_steps for part in parts)
     cost = math.prod(part.total_cost for part in parts) * item
-    certificate = "; ".join(dict.fromkeys(part.certificate for part in parts))
+    certificate = "; ".join(dict.fromkeys(_certificate(part, item) for part in parts))
+    if len(parts) > 1:
+        certificate = f"{OF_A_PRODUCT}: {certificate}"
     figures = {"steps": steps, "cost": cost, "one_port": order.one_port, "certificate": certificate}
     return {**figures, "seconds": links.seconds(steps, cost)}
+
+
+def _certificate(part: Schedule, item: int) -> str:
+    """A schedule's certificate, with a time without barriers in bytes as the costs are."""
+    if isinstance(part, OpenShopSchedule):
+        return part.certificate.replace(f"{part.time:g}", f"{part.time * item:,.0f} bytes", 1)
+    return part.certificate
 
 
 def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
@@ -202,6 +217,8 @@ def _show(case: Case, document: Figures, shown: list[Schedule]) -> None:
         words = order["certificate"] or ("see below" if order["reason"] else "-")
         table.add_row(order["name"], *figures, ratio, one_port, _time(order["seconds"]), words)
     print_table(out, table)
+    if any((order["certificate"] or "").startswith(OF_A_PRODUCT) for order in document["orders"]):
+        print_line(out, ABOUT_PRODUCTS)
     lines = [f"{order['name']}: {order['reason']}" for order in document["orders"] if order["reason"]]
     for k, part in enumerate(shown):
         lines += ["", *_step_lines(part, f"dimension {k}: " if len(shown) > 1 else "")]
