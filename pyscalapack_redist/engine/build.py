@@ -75,13 +75,13 @@ def pending_moves(spec: Spec) -> list[PendingMove]:
         routes.append((op, part, stops))
     longest = max(len(stops) for _, _, stops in routes) - 1
     legs: list[PendingMove] = []
-    slot = 2
+    array_number = 2
     for op, part, stops in routes:
         source, first = 0, longest - (len(stops) - 1)
         for k, (start, end) in enumerate(itertools.pairwise(stops)):
             last = end is stops[-1] and k == len(stops) - 2
-            target = 1 if last else slot
-            slot += not last
+            target = 1 if last else array_number
+            array_number += not last
             legs.append(PendingMove(first + k, source, target, start, end, op if k == 0 else "N", part, last))
             part = part.after_op(op) if part is not None and k == 0 else part
             source = target
@@ -135,7 +135,7 @@ def build(
         return Move(0, source, target, a, b, op, last, part, order, messages, arrays)
 
     by_stage: dict[int, list[Move]] = {}
-    between: dict[int, Layout] = {}
+    layouts_between: dict[int, Layout] = {}
     for k, pending in enumerate(pending_moves(spec)):
         if group is None and not spec.on_paper:
             order: Order = Natural((), ())
@@ -144,7 +144,7 @@ def build(
             order = order_for(choice.schedule, pending.op_layout, pending.b, move_steps, rank)
         by_stage.setdefault(pending.stage, []).append(make_move(pending, order))
         if pending.target > 1:
-            between[pending.target] = pending.b
+            layouts_between[pending.target] = pending.b
     stages = [Stage(by_stage[k], choice.exchange, options, group) for k in sorted(by_stage)]
     a, b = spec.layouts
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
@@ -153,7 +153,7 @@ def build(
         why = _choices_left(spec, choice.schedule)
         paper_exchange = spec.exchange if spec.exchange != "auto" else "any exchange"
     pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
-    plan = Plan(group, [pair], stages, between, why, digest(identity.encode()), paper_exchange=paper_exchange)
+    plan = Plan(group, [pair], stages, layouts_between, why, digest(identity.encode()), paper_exchange=paper_exchange)
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))

@@ -107,7 +107,7 @@ class Plan:
         The user's arrays.
     stages : sequence of Stage
         The moves, stage after stage.
-    between : mapping
+    layouts_between : mapping
         Layouts in between, by the number of their array.
     why : str
         The reason for this exchange and this schedule.
@@ -154,16 +154,16 @@ class Plan:
         group: Group | None,
         pairs: Sequence[Pair],
         stages: Sequence[Stage],
-        between: Mapping[int, Layout],
+        layouts_between: Mapping[int, Layout],
         why: str,
         identity: int,
         parts: Sequence[Plan] | None = None,
         paper_exchange: str | None = None,
     ) -> None:
         self.group, self.pairs, self.stages, self.why = group, tuple(pairs), tuple(stages), why
-        self.between, self.identity, self.paper_exchange = dict(between), identity, paper_exchange
+        self.layouts_between, self.identity, self.paper_exchange = dict(layouts_between), identity, paper_exchange
         self.is_batch, self.parts = parts is not None, tuple(parts or ())
-        self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.between)
+        self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.layouts_between)
         self.moves = tuple([move for stage in stages for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
         self.cache: dict[Key | None, CacheEntry] = {}

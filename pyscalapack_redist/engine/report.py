@@ -241,7 +241,7 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
             for k, stage in enumerate(plan.stages)
         ]
         direct = _report(plan, [plan.direct], items, name="direct")
-        between = sum(_local_size(plan, desc) for desc in plan.between.values()) * items[0]
+        between = sum(_local_size(plan, desc) for desc in plan.layouts_between.values()) * items[0]
     seconds = plan.seconds
     return _report(
         plan, plan.stages, items, legs=tuple(legs), direct=direct, between_bytes=between, last_seconds=seconds
@@ -410,7 +410,7 @@ def _fill_on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], item
 def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
     """Return the exchange for arrays in Fortran order."""
     arrays = [(desc, item) for pair, item in zip(plan.pairs, items, strict=True) for desc in pair[:2]]
-    arrays += [(plan.between[k], items[0]) for k in sorted(plan.between)]
+    arrays += [(plan.layouts_between[k], items[0]) for k in sorted(plan.layouts_between)]
     strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in desc.local_shapes]
     blends: tuple[dict[Any, Any], ...] = ({},) * len(items)
     return stage.bind(ArrayKind(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))

@@ -70,7 +70,7 @@ class Use:
         self._started_at = time.perf_counter()
         self._inputs: tuple[list[Any], list[Any]] | None = None  # if any is of another class than NumPy's
         self._rows: Rows | None = None
-        self._between: list[NDArray[Any] | None] = []
+        self._arrays_between: list[NDArray[Any] | None] = []
         self._stage = 0
         self.series = plan.series
         self._by = None if self.series is None else Nonblocking
@@ -137,7 +137,7 @@ class Use:
         if entry is not None and entry.operands.kind is operands.kind:
             self.bind(entry.binding(plan))
             return
-        self._kind, self._between = allocate(plan, operands, dtypes)
+        self._kind, self._arrays_between = allocate(plan, operands, dtypes)
         element_order, item_bytes = plan.element_order_of(operands), max(item_bytes, *self._kind.items)
         self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._by))
 
@@ -167,7 +167,7 @@ class Use:
         stage, group = self._stage, self._group
         kind, by = self._kind, self._by
         assert binding is not None
-        origins, addresses = locate_arrays(self.plan, stage, operands, self._between)
+        origins, addresses = locate_arrays(self.plan, stage, operands, self._arrays_between)
 
         def exchange_in_other_order() -> Exchange:
             plan = plan_of()
@@ -503,8 +503,8 @@ def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind,
     kind = operands.kind._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
     arrays: list[NDArray[Any] | None] = []
     strides, items, blends = [*kind.strides], [*kind.items], [*kind.blends]
-    for slot in sorted(plan.between):
-        desc, pair = plan.between[slot], plan.pair_of[slot]
+    for array_number in sorted(plan.layouts_between):
+        desc, pair = plan.layouts_between[array_number], plan.pair_of[array_number]
         dtype = dtypes[pair]
         array = desc.empty(dtype) if desc._has_local and dtype is not None else None
         arrays.append(array)
@@ -520,17 +520,17 @@ def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind,
 
 
 def locate_arrays(
-    plan: Plan, stage: int, operands: Operands, between: Sequence[NDArray[Any] | None]
+    plan: Plan, stage: int, operands: Operands, arrays_between: Sequence[NDArray[Any] | None]
 ) -> tuple[Origins, tuple[int, int]]:
     """Return the addresses of a stage's arrays, and those of its first move for derived datatypes."""
-    if not plan.between:
+    if not plan.layouts_between:
         return operands.origins, operands.origins.pair(0)
-    slots = sorted(plan.between)
+    array_numbers = sorted(plan.layouts_between)
 
-    def address(slot: int) -> int:
-        if slot < 2 * len(plan.pairs):
-            return operands.origins.pair(slot // 2)[slot % 2]
-        array = between[slots.index(slot)]
+    def address(array_number: int) -> int:
+        if array_number < 2 * len(plan.pairs):
+            return operands.origins.pair(array_number // 2)[array_number % 2]
+        array = arrays_between[array_numbers.index(array_number)]
         return 0 if array is None else address_of(array)
 
     moves = plan.stages[stage].moves
@@ -582,7 +582,7 @@ def cache_call(plan: Plan, operands: Operands, binding: Binding, outcome: Outcom
     outcome : Outcome, optional
         Outcome of the vote on these arrays; a call of a series has none.
     """
-    if plan.between or plan.has_tiles:
+    if plan.layouts_between or plan.has_tiles:
         return
     if plan.series is not None:
         binding = plan.binding(operands, operands.kind, binding.element_order, binding.item_bytes, Nonblocking)
