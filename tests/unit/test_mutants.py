@@ -10,7 +10,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "ci" / "mutations"))
 from drawing import Source, sites
-from edits import CHECKOUT, StaleError, mutants, span_of
+from edits import CHECKOUT, DEFINITIONS, StaleError, mutants, span_of
 
 SOURCE = '''
 def größe(a: int = 3, *, b: str = "x") -> int:
@@ -37,8 +37,8 @@ def test_what_may_be_changed() -> None:
     ]
 
 
-def test_definitions_by_hand_fit_and_change_something() -> None:
-    for mutant in mutants("cython.toml", "repairs.toml"):
+def test_definitions_fit_and_change_something() -> None:
+    for mutant in mutants(*DEFINITIONS):
         assert mutant.applied(CHECKOUT) != (CHECKOUT / mutant.file).read_text(), mutant.name
 
 
