@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .bundle import Origins
-from .ring import Vote, Outcome, Tickets
+from .ring import Outcome, Tickets, Vote
 from .transport import Traffic
 
 UNEXPECTED: object
