@@ -213,7 +213,7 @@ class Refusal:
         if self._senders is None:
             if not self._exchange.advance():
                 return False
-            if self._exchange.failure is not None:  # no rank knows which messages are on their way
+            if self._exchange.failure is not None:  # no rank knows which messages are in flight
                 self.reason = self._group.format_verdict(self._exchange.failure)
                 self._group.abort(self.reason)
                 return True

@@ -62,7 +62,7 @@ class Payload(Protocol):
         This rank's error; with one it votes "failed".
     may_ask_dtypes : bool
         Whether ranks may have to exchange the dtypes of their arrays.
-    moves : bool
+    has_elements : bool
         Whether any rank has elements to move; known after agreement.
     in_turn : bool
         Whether the current exchange runs alone.
@@ -71,7 +71,7 @@ class Payload(Protocol):
     """
 
     error: BaseException | None
-    moves: bool
+    has_elements: bool
     series: Series | None
 
     @property
@@ -95,10 +95,10 @@ class Payload(Protocol):
         """Make this rank's vote."""
 
     def make_statements(self) -> Sequence[Statement]:
-        """List the values behind the vote's digests, for the error text where they differ."""
+        """List the values behind the vote's digests, for the error text if they differ."""
 
     def send_early(self) -> None:
-        """Send what may go before the vote is counted."""
+        """Send messages that need not wait for the vote."""
 
     def may_receive(self) -> bool:
         """Whether this call of a series can receive: the earlier ones have received all, or one has failed."""
@@ -327,7 +327,7 @@ class Transfer(Generic[Result]):
                 payload.in_turn and other.state == State.MOVING and other._payload.in_turn
             ):
                 return False
-        if payload.moves:
+        if payload.has_elements:
             payload.start(self._mark)
             self.state = State.MOVING
         else:
@@ -401,7 +401,7 @@ class Transfer(Generic[Result]):
     # -- the next use
 
     def repeat(self, a: Any, out: Any) -> Any:
-        """The local array of B; NotImplemented where this cannot be used for these arrays now. Collective, as a call.
+        """Move arrays of the same kind again and return the local array of B; NotImplemented if not possible now. Collective.
 
         It casts the same vote as any transfer of such arrays, and sends the same messages. After another outcome of the vote,
         or an interrupt before it is counted, it continues as any other transfer.
