@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=examples(EXAMPLES), formatter_class=about, allow_abbrev=False
     )
-    add_case(parser)
+    add_case(parser, required=True)
     for name, read, default, metavar, text in OPTIONS:
         parser.add_argument(name, type=argument(read), default=default, metavar=metavar, help=text)
     parser.add_argument(

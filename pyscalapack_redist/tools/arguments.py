@@ -59,11 +59,13 @@ def add_shape(parser: Any, **more: Any) -> None:
     )
 
 
-def add_case(parser: Any, read: Callable[[str], LayoutText] = LayoutText.parse, dtype: str = "float64") -> None:
+def add_case(
+    parser: Any, read: Callable[[str], LayoutText] = LayoutText.parse, dtype: str = "float64", **more: Any
+) -> None:
     """Add --shape, --from, --to and --dtype."""
-    add_shape(parser)
-    parser.add_argument("--from", dest="before", type=argument(read), metavar="LAYOUT", help="layout before")
-    parser.add_argument("--to", dest="after", type=argument(read), metavar="LAYOUT", help="layout after")
+    add_shape(parser, **more)
+    for name, key in (("before", "--from"), ("after", "--to")):
+        parser.add_argument(key, dest=name, type=argument(read), metavar="LAYOUT", help=f"layout {name}", **more)
     parser.add_argument("--dtype", type=argument(read_dtype), help=f"NumPy dtype of the elements (default: {dtype})")
 
 
@@ -167,13 +169,13 @@ def case_of(options: Namespace, instead: str = "") -> Case:
 def case_without_copies(options: Namespace, command: str) -> Case:
     """The case, for a command that studies one dimension after the other.
 
-    Raises UsageError for layouts with copies, too.
+    Raises UsageError for layouts with replicas, too.
     """
     case = case_of(options)
     for name, layout in (("--from", case.before), ("--to", case.after)):
         if layout.copied:
             raise UsageError(
-                f"{name} {layout}: {command} is for layouts without copies; show draws this one, bench times it, and "
+                f"{name} {layout}: {command} is for layouts without replicas; show draws this one, bench times it, and "
                 "pyscalapack_redist.redistribute() of descriptors on paper has its plan"
             )
     return case

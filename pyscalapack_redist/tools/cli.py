@@ -227,7 +227,7 @@ def _show_arguments(parser: Any) -> None:
 
 
 def _plan_arguments(parser: Any) -> None:
-    add_case(parser)
+    add_case(parser, required=True)
     add = parser.add_argument
     add("--schedule", type=argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
     add("--time-limit", type=argument(_seconds), default=1.0, metavar="S", help="seconds of its search (default: 1)")

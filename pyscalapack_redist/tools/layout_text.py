@@ -2,7 +2,7 @@
 
 A block size may be the word balanced: one block for each process, of sizes that differ by one at most. Alone it is for all
 dimensions. It may also be the sizes of all blocks, joined by commas, SIZE for the next process or SIZEpPROCESS each. A
-number of the grid that ends in c is of copies: along that dimension of the grid all processes hold the same elements.
+number of the grid that ends in c is of replicas: along that dimension of the grid all processes hold the same elements.
 
 For the sides of a redistribution, /MxN@IA,JA may follow (a sub-array, at IA, JA of a whole array of M x N), and /C
 (local arrays are in C order). There a layout may also be of tiles: PROCESSES:tiles=ROWSxCOLUMNS[@SEED][+FIRST], or
@@ -33,7 +33,7 @@ from ..layout.tiles import Tiles
 from .text import count_text
 
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
-NOTATION_OF_COPIES = "one number for each dimension of the array as well, as in 2x2x3c:64x64 for three copies"
+NOTATION_OF_COPIES = "one number for each dimension of the array as well, as in 2x2x3c:64x64 for three replicas"
 IRREGULAR = re.compile(r"\d+(p\d+)?(,\d+(p\d+)?)+|\d+p\d+")
 BALANCED = "balanced"
 COPIES, OWNER = "c", "p"
@@ -54,7 +54,7 @@ EXAMPLES = (
     ("4x1:balanced", "one block for each process, in sizes that differ by one at most; also 4x2:balancedx32"),
     ("2x2:9p1,4p0,7p1x8", "blocks of 9, 4 and 7 rows on processes 1, 0 and 1; without p one for each process in turn"),
 )
-EXAMPLES_OF_COPIES = (("2x2x3c:64x64", "2x2:64x64 three times, on 12 processes"),)
+EXAMPLES_OF_COPIES = (("2x2x3c:64x64", "three replicas (c) of 2x2:64x64, on 12 processes"),)
 EXAMPLES_OF_PARTS = (
     ("2x2:8x8/90x70@5,3/C", "a sub-array, at row 5 and column 3 of a whole array of 90 x 70; local arrays in C order"),
 )
@@ -100,7 +100,7 @@ class LayoutText:
     order : {"F", "C"}
         Memory order of the local arrays.
     copied : tuple of (int, int)
-        Dimensions of the process grid along which the processes hold copies, ascending: number of the dimension, and
+        Dimensions of the process grid along which the processes hold replicas, ascending: number of the dimension, and
         processes along it.
     tiled : bool
         Whether a process has a list of local arrays, one for each of its tiles.
@@ -153,13 +153,13 @@ class LayoutText:
         marked = [part for part in grid.split("x") if part.endswith(COPIES)]
         plain = "x".join(part for part in grid.split("x") if part not in marked)
         if marked and not plain:
-            raise DescriptorError(f"layout {text!r}: the grid {grid!r} has copies only: {NOTATION_OF_COPIES}")
+            raise DescriptorError(f"layout {text!r}: the grid {grid!r} has replicas only: {NOTATION_OF_COPIES}")
         processes = _numbers(text, "grid", plain, "x", 1)
         copies = iter(
-            _numbers(text, "number of copies", "x".join(marked).replace(COPIES, ""), "x", 1) if marked else ()
+            _numbers(text, "number of replicas", "x".join(marked).replace(COPIES, ""), "x", 1) if marked else ()
         )
         copied = tuple((k, next(copies)) for k, part in enumerate(grid.split("x")) if part.endswith(COPIES))
-        expected = plain, len(processes)
+        expected = grid, len(processes)
         every = "x".join([block] * len(processes)) if block == BALANCED else block
         blocks = _block_sizes(text, every, processes, expected)
         sources = _numbers(text, "source process", source, ",", 0, expected) if at else (0,) * len(processes)
@@ -184,12 +184,12 @@ class LayoutText:
 
     @property
     def size(self) -> int:
-        """Number of processes, those that hold copies included."""
+        """Number of processes, those that hold replicas included."""
         return math.prod(self.process_grid)
 
     @property
     def process_grid(self) -> tuple[int, ...]:
-        """Processes along each dimension of the process grid, those of copies included."""
+        """Processes along each dimension of the process grid, those of replicas included."""
         sizes = list(self.grid)
         for k, processes in self.copied:
             sizes.insert(k, processes)
@@ -325,8 +325,9 @@ def _numbers(
                 f"layout {text!r}: the {name} {part!r} has {piece}, which must be at most 2**62, this package's largest index"
             )
     if expected and len(pieces) != expected[1]:
+        of = f"{expected[0]!r} but those of replicas, which end in c" if COPIES in expected[0] else repr(expected[0])
         raise DescriptorError(
-            f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {expected[0]!r}"
+            f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {of}"
         )
     return tuple(piece if some else int(piece) for some, piece in zip(is_text, pieces, strict=True))
 

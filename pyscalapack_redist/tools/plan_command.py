@@ -46,8 +46,8 @@ ABOUT_WAYS = (
 )
 OF_A_PRODUCT = "each dimension"  # begins a certificate that is not of the whole
 ABOUT_PRODUCTS = (
-    f'"{OF_A_PRODUCT}": the order is a product of one for each dimension; the certificate is of each, and the least cost of the '
-    "whole may be far lower"
+    f'"{OF_A_PRODUCT}": the order is a product of one for each dimension, and so is the certificate; the least '
+    "cost of the whole may be far lower"
 )
 OF_ORDERS = ("messages", "steps", "cost", "one_port", "seconds", "certificate", "reason")
 COLUMNS_OF_ORDERS = ("messages", "steps", "cost", "of the busiest rank", "one-port", "time", "certificate")

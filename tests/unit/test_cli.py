@@ -44,8 +44,8 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
             ["show", "1000000000x1000000000:8x8", "--shape", "100", "100"],
             ["has 1000000000000000000 processes: show takes 10000000 at most"],
         ),
-        (["plan"], ["--shape, --from, --to missing"]),
-        (["plan", *COPIES], ["--from 2x1x2c:5x4", "plan is for layouts without copies", "bench times it"]),
+        (["plan"], ["required: --shape, --from, --to"]),
+        (["plan", *COPIES], ["--from 2x1x2c:5x4", "plan is for layouts without replicas", "bench times it"]),
         (
             ["plan", "--shape", "64", "--model", "ts=1,tw=1"],
             ["--model: sweeps by the model", "python benchmarks/sweeps.py"],

@@ -54,6 +54,10 @@ def test_what_is_the_default_is_not_written() -> None:
         ("", "has no block size"),
         ("2xa:1x1", "the grid '2xa' must be whole numbers of at least 1"),
         ("2x2:3", "the block size '3' must have one number for each dimension of the grid '2x2'"),
+        (
+            "2x2c:8x8",
+            "the block size '8x8' must have one number for each dimension of the grid '2x2c' but those of replicas, which",
+        ),
         ("2x2:balanced@1,0", "the source process '1,0' must be 0 along a dimension of balanced blocks"),
         (
             "2x2:3,4x0",
@@ -63,8 +67,8 @@ def test_what_is_the_default_is_not_written() -> None:
         ("2x2:3p0,4p2x3", "give a size for each process at most, or SIZEpPROCESS"),
         (f"2x2:{LARGE},4x3", f"the blocks '{LARGE},4' must be"),
         ("2x2:3,4x3@1,0", "the source process '1,0' must be 0 along a dimension of irregular blocks"),
-        ("3c:2", "the grid '3c' has copies only"),
-        ("2x2x0c:3x3", "the number of copies '0' must be whole numbers of at least 1"),
+        ("3c:2", "the grid '3c' has replicas only"),
+        ("2x2x0c:3x3", "the number of replicas '0' must be whole numbers of at least 1"),
         ("2x2:3x3@1", "the source process '1' must have one number"),
         ("2x2:3x3@0,2", "the source process '0,2' is outside the grid '2x2'"),
         ("2x2:3x3+a", "the first rank 'a' must be a whole number of at least 0"),

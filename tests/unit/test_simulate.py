@@ -194,11 +194,11 @@ def test_hosts_windows_and_methods_that_do_not_apply(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ([], ["--shape, --from, --to missing: give --shape, --from and --to"]),
+        ([], ["required: --shape, --from, --to"]),
         (["--shape", "9", "--from", "3:1", "--to", "3:2"], ["--rate missing", "--rate 10gbit"]),
         (
             ["--shape", "20", "8", "--from", "2x1x2c:5x4", "--to", "2x2:3x3", "--rate", "1gbit"],
-            ["--from 2x1x2c:5x4", "simulate is for layouts without copies"],
+            ["--from 2x1x2c:5x4", "simulate is for layouts without replicas"],
         ),
         ([*SMALL, "--rate", "10"], ["argument --rate", "'10'", "50mbit"]),
         ([*SMALL, "--latency", "50"], ["argument --latency", "'50'", "50us"]),
