@@ -148,16 +148,18 @@ def build(
     stages = [Stage(by_stage[k], choice.exchange, options, group) for k in sorted(by_stage)]
     a, b = spec.layouts
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
-    why, paper_exchange = choice.why, None
+    reason, paper_exchange = choice.why, None
     if spec.on_paper:
-        why = _choices_left(spec, choice.schedule)
+        reason = _choices_left(spec, choice.schedule)
         paper_exchange = spec.exchange if spec.exchange != "auto" else "any exchange"
     pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
-    plan = Plan(group, [pair], stages, layouts_between, why, digest(identity.encode()), paper_exchange=paper_exchange)
+    plan = Plan(
+        group, [pair], stages, layouts_between, reason, digest(identity.encode()), paper_exchange=paper_exchange
+    )
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
-        plan.direct = Stage([make_move(whole, order)], choice.exchange, options, group)
+        plan.direct_stage = Stage([make_move(whole, order)], choice.exchange, options, group)
     return plan
 
 

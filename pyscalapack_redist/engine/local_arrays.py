@@ -83,7 +83,7 @@ def check_arrays(
     transposed: bool = False,
     adds: bool = False,
     zeroed: bool = False,
-    apart: Arrays | None = None,
+    disjoint_arrays: Arrays | None = None,
 ) -> Arrays:
     """Check all arrays of a pair of layouts, and make `out` if it was omitted.
 
@@ -99,7 +99,7 @@ def check_arrays(
         Whether A is transposed, and whether it is added to `out`.
     zeroed : bool
         Whether a new array is filled with 0, because a part of it is not written.
-    apart : Arrays, optional
+    disjoint_arrays : Arrays, optional
         Of an earlier call: several arrays at the same addresses are not checked for overlaps again.
 
     Raises
@@ -141,7 +141,8 @@ def check_arrays(
     if not has_out:
         return checked
     if not (desc_a.is_product and desc_b.is_product):
-        if apart is None or apart[:2] != checked[:2] or apart.dtype != dtype or apart.in_place != in_place:
+        earlier = disjoint_arrays
+        if earlier is None or earlier[:2] != checked[:2] or earlier.dtype != dtype or earlier.in_place != in_place:
             check_tiles_apart(
                 [(_name(what, k, desc), window(array, desc), written)
                  for what, arrays, desc, written in (("a", sources, desc_a, False), ("out", targets, desc_b, True))

@@ -236,7 +236,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
 def _log(plan: Plan) -> None:
     """Log a new plan, and why it has its exchange and its order."""
     if LOGGER.isEnabledFor(logging.DEBUG):
-        LOGGER.debug("planned in %.6f s: %r (%s)", sum(plan.planning.values()), plan, plan.why)
+        LOGGER.debug("planned in %.6f s: %r (%s)", sum(plan.planning.values()), plan, plan.reason)
 
 
 def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:
@@ -264,9 +264,9 @@ def _take_log_steps(plan: Plan, links: Links | None) -> None:
     stage = plan.stages[0]
     if links is None or plan.may_ask_dtypes or stage.exchange is not Windowed or stage.options.buffers != "packed":
         return
-    why = log_steps_pay(stage.options, links)
-    if why is not None:
-        stage.exchange, plan.why = Bruck, why
+    reason = log_steps_pay(stage.options, links)
+    if reason is not None:
+        stage.exchange, plan.reason = Bruck, reason
 
 
 def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
@@ -295,7 +295,7 @@ def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
     except Exception as caught:
         group.combine(error=caught)
         raise
-    stages = plan.stages if plan.direct is None else (*plan.stages, plan.direct)
+    stages = plan.stages if plan.direct_stage is None else (*plan.stages, plan.direct_stage)
     extents = group.combine([tuple(stage.extents) for stage in stages], largest)
     with_vote = group.voting_ring is None and not plan.may_ask_dtypes
     for stage, numbers in zip(stages, extents, strict=True):
@@ -381,7 +381,7 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*that_batch.plans, ...)")
         if plan.inside.has_tiles:
             raise ScheduleError(f"plan {k} is of tiles, {plan!r}, which a batch does not take: call it by itself")
-        if len(plan.inside.stages) > 1 or plan.inside.direct is not None:
+        if len(plan.inside.stages) > 1 or plan.inside.direct_stage is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"

@@ -113,9 +113,9 @@ def prepare_operands(plan: Plan, a: Any, out: Any, alpha: object, beta: object) 
         if match is not None:
             like = cached.operands
             return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.element_order, like.factors)
-    operands, checked = check_operands(pairs, plan.moves, inputs, outs, alpha, beta, plan.apart)
+    operands, checked = check_operands(pairs, plan.moves, inputs, outs, alpha, beta, plan.disjoint_arrays)
     if plan.has_tiles:
-        plan.apart = checked._replace(out=None)
+        plan.disjoint_arrays = checked._replace(out=None)
     return operands
 
 
@@ -126,7 +126,7 @@ def check_operands(
     outs: list[Any],
     alpha: object,
     beta: object,
-    apart: Arrays | None = None,
+    disjoint_arrays: Arrays | None = None,
 ) -> tuple[Operands, Arrays]:
     """Check all arrays of this rank, and make the omitted ones.
 
@@ -135,7 +135,7 @@ def check_operands(
     Operands
         The arrays.
     Arrays
-        The arrays of the last pair, for `apart` of the next call.
+        The arrays of the last pair, for `disjoint_arrays` of the next call.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def check_operands(
             transposed = True in [transposes(move.op) for move in pair_moves]
             pair_factors = Factors.of(alphas[k], betas[k], pair.op)
             adds, zeroed = pair_factors.beta != 0, pair.part is not None
-            checked = check_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, apart)
+            checked = check_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, disjoint_arrays)
             blend = {}
             if checked.dtype is not None:
                 for move in pair_moves:

@@ -109,7 +109,7 @@ class Plan:
         The moves, stage after stage.
     layouts_between : mapping
         Layouts in between, by the number of their array.
-    why : str
+    reason : str
         The reason for this exchange and this schedule.
     identity : int
         A digest, equal on all ranks.
@@ -126,7 +126,7 @@ class Plan:
         Whether ranks may have to exchange the dtypes of their arrays.
     is_batch : bool
         Whether arrays come as lists.
-    direct : Stage or None
+    direct_stage : Stage or None
         With layouts in between: a stage without them, for the report.
     planning : dict
         Seconds of each part of planning.
@@ -145,7 +145,7 @@ class Plan:
         The terms that the first call binds, with agree="first".
     series : Series or None
         The calls after the first, if they need no votes.
-    apart : Arrays or None
+    disjoint_arrays : Arrays or None
         With tiles: the arrays of the last use, known not to overlap.
     """
 
@@ -155,12 +155,12 @@ class Plan:
         pairs: Sequence[Pair],
         stages: Sequence[Stage],
         layouts_between: Mapping[int, Layout],
-        why: str,
+        reason: str,
         identity: int,
         parts: Sequence[Plan] | None = None,
         paper_exchange: str | None = None,
     ) -> None:
-        self.group, self.pairs, self.stages, self.why = group, tuple(pairs), tuple(stages), why
+        self.group, self.pairs, self.stages, self.reason = group, tuple(pairs), tuple(stages), reason
         self.layouts_between, self.identity, self.paper_exchange = dict(layouts_between), identity, paper_exchange
         self.is_batch, self.parts = parts is not None, tuple(parts or ())
         self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.layouts_between)
@@ -170,12 +170,12 @@ class Plan:
         self.call: Call | Transfer[Any] | None = None
         self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
         self.has_tiles = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
-        self.direct: Stage | None = None
+        self.direct_stage: Stage | None = None
         self.planning: dict[str, float] = {}
         self.seconds: float | None = None
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._dtypes: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
-        self.apart: Arrays | None = None
+        self.disjoint_arrays: Arrays | None = None
         self.terms: Terms | None = None
         self.series: Series | None = None
 
@@ -263,14 +263,21 @@ class Plan:
         return operands.element_order or BY_COLUMNS
 
     def binding(
-        self, operands: Operands, kind: ArrayKind, element_order: int, item_bytes: int, by: type[Exchange] | None = None
+        self,
+        operands: Operands,
+        kind: ArrayKind,
+        element_order: int,
+        item_bytes: int,
+        exchange_type: type[Exchange] | None = None,
     ) -> Binding:
-        """Return the cached or a new binding for arrays of this kind; `by` replaces the stages' own exchanges."""
+        """Return the cached or a new binding for arrays of this kind; `exchange_type` replaces the stages' own exchanges."""
         blends = [(k, op, blend.key) for k, by_op in enumerate(kind.blends) for op, blend in by_op.items() if blend]
-        key = kind.strides, kind.items, tuple(blends), kind.unchanged, element_order, item_bytes, by
+        key = kind.strides, kind.items, tuple(blends), kind.unchanged, element_order, item_bytes, exchange_type
         binding = self._bindings.get(key)
         if binding is None:
-            binding = bind_stages(self.stages, kind, element_order, item_bytes, self.memory_limit, operands.factors, by)
+            binding = bind_stages(
+                self.stages, kind, element_order, item_bytes, self.memory_limit, operands.factors, exchange_type
+            )
             while len(self._bindings) >= MOST_BINDINGS:
                 self._bindings.popitem(last=False)
             self._bindings[key] = binding
@@ -409,9 +416,9 @@ def bind_stages(
     item_bytes: int,
     memory_limit: int,
     factors: Sequence[Factors],
-    by: type[Exchange] | None = None,
+    exchange_type: type[Exchange] | None = None,
 ) -> Binding:
-    """Bind stages to arrays of one kind, with their own exchanges or with `by`.
+    """Bind stages to arrays of one kind, with their own exchanges or with `exchange_type`.
 
     Raises
     ------
@@ -420,7 +427,7 @@ def bind_stages(
     ScheduleError
         MPI's datatypes cannot multiply or conjugate elements.
     """
-    exchanges = tuple([stage.bind(kind, element_order, item_bytes, by) for stage in stages])
+    exchanges = tuple([stage.bind(kind, element_order, item_bytes, exchange_type) for stage in stages])
     private = 0
     for exchange in exchanges:
         if exchange.buffers.name == "datatypes" and any(any(by_op.values()) for by_op in kind.blends):

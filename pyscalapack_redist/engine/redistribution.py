@@ -339,7 +339,7 @@ class Redistribution:
             rows.append(("legs", str(len(self.inside.stages))))
         return [
             *rows,
-            ("schedule / exchange", f"{self.schedule.name} / {self.inside.exchange_name} ({self.inside.why})"),
+            ("schedule / exchange", f"{self.schedule.name} / {self.inside.exchange_name} ({self.inside.reason})"),
         ]
 
     def _repr_html_(self) -> str:
@@ -347,7 +347,7 @@ class Redistribution:
 
         if self.inside.is_batch:
             rows = [(f"plan {k}", repr(plan)) for k, plan in enumerate(self.plans)]
-            return table("batch", [*rows, ("exchange", f"{self.inside.exchange_name} ({self.inside.why})")])
+            return table("batch", [*rows, ("exchange", f"{self.inside.exchange_name} ({self.inside.reason})")])
         pair, text = self.inside.pairs[0], table(type(self).__name__, self._rows())
         if self.inside.has_tiles:
             return text

@@ -233,14 +233,14 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
     if plan.is_batch:
         parts = enumerate(zip(plan.parts, dtypes, strict=True))
         legs = [replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts]
-    elif plan.direct is None:
+    elif plan.direct_stage is None:
         legs = _report_moves(plan, plan.stages[0], items)
     else:
         legs = [
             _report(plan, [stage], items, name=f"leg {k}", legs=tuple(_report_moves(plan, stage, items)))
             for k, stage in enumerate(plan.stages)
         ]
-        direct = _report(plan, [plan.direct], items, name="direct")
+        direct = _report(plan, [plan.direct_stage], items, name="direct")
         between = sum(_local_size(plan, desc) for desc in plan.layouts_between.values()) * items[0]
     seconds = plan.seconds
     return _report(
@@ -356,7 +356,7 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
         schedule=", ".join(dict.fromkeys(names)),
         exchange=plan.exchange_name,
         buffers=stages[0].options.buffers,
-        why=plan.why,
+        why=plan.reason,
         steps=steps,
         steps_of_all=steps,
         fewest_steps=_sum([fewest_steps(move.op_layout, move.desc_b) for move in moves]) if whole else None,

@@ -178,7 +178,9 @@ class Stage:
             between=sum(extents.between for extents in by_move),
         )
 
-    def bind(self, kind: ArrayKind, element_order: int, item_bytes: int, by: type[Exchange] | None = None) -> Exchange:
+    def bind(
+        self, kind: ArrayKind, element_order: int, item_bytes: int, exchange_type: type[Exchange] | None = None
+    ) -> Exchange:
         """Make the exchange for arrays of one kind.
 
         Parameters
@@ -189,7 +191,7 @@ class Stage:
             Order of elements in messages: by rows (1) or by columns (2).
         item_bytes : int
             Bytes of the largest element on any rank.
-        by : class of Exchange, optional
+        exchange_type : class of Exchange, optional
             Replaces the stage's own exchange.
         """
         binder = _Binder(self, kind, element_order)
@@ -201,7 +203,8 @@ class Stage:
             "",
         )
         node = None if self._group is None else self._group.node
-        return (by or self.exchange)(sends, receives, copies, self.options.of(max(1, item_bytes), element_order), node)
+        options = self.options.of(max(1, item_bytes), element_order)
+        return (exchange_type or self.exchange)(sends, receives, copies, options, node)
 
     def bind_traffic(self, kind: ArrayKind, element_order: int, item_bytes: int) -> Traffic | None:
         """Make the compiled traffic of a shared exchange without the exchange; None for other exchanges and several moves.

@@ -73,9 +73,9 @@ class Use:
         self._arrays_between: list[NDArray[Any] | None] = []
         self._stage = 0
         self.series = plan.series
-        self._by = None if self.series is None else Nonblocking
+        self._exchange_type = None if self.series is None else Nonblocking
         self.error: BaseException | None = None
-        self.moves = self.series is not None
+        self.has_elements = self.series is not None
         self.operands: Operands | None = None
         self.binding: Binding | None = None
         self.exchange: Exchange
@@ -139,7 +139,7 @@ class Use:
             return
         self._kind, self._arrays_between = allocate(plan, operands, dtypes)
         element_order, item_bytes = plan.element_order_of(operands), max(item_bytes, *self._kind.items)
-        self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._by))
+        self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._exchange_type))
 
     def bind(
         self,
@@ -165,7 +165,7 @@ class Use:
         # The closure below does not refer to `self`: such a cycle would keep the arrays until garbage collection.
         plan_of, operands, binding = self._plan, self._checked_operands(), self.binding
         stage, group = self._stage, self._group
-        kind, by = self._kind, self._by
+        kind, exchange_type = self._kind, self._exchange_type
         assert binding is not None
         origins, addresses = locate_arrays(self.plan, stage, operands, self._arrays_between)
 
@@ -173,7 +173,7 @@ class Use:
             plan = plan_of()
             assert plan is not None
             other_order = BY_ROWS + BY_COLUMNS - binding.element_order
-            return plan.binding(operands, kind, other_order, binding.item_bytes, by).exchanges[stage]
+            return plan.binding(operands, kind, other_order, binding.item_bytes, exchange_type).exchanges[stage]
 
         channel, collectives = group.channel, group.collectives
         tag = self._ticket + DATA if self.series is None else self.series.tag
@@ -268,12 +268,12 @@ class Use:
         plan, operands, item_bytes = self.plan, self._checked_operands(), int(outcome.item)
         element_order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
         if self.binding is None:
-            self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._by))
+            self.bind(plan.binding(operands, self._kind, element_order, item_bytes, self._exchange_type))
         elif (self.binding.element_order, self.binding.item_bytes) != (element_order, item_bytes):
-            self.binding = plan.binding(operands, self._kind, element_order, item_bytes, self._by)
+            self.binding = plan.binding(operands, self._kind, element_order, item_bytes, self._exchange_type)
             self.exchange = self.binding.exchanges[self._stage]
         assert self.binding is not None
-        self.moves = bool(item_bytes) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
+        self.has_elements = bool(item_bytes) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
         plan.bind_terms(operands, element_order, item_bytes)
         cache_call(plan, operands, self.binding, outcome)
         return outcome.packed is not None and (outcome.packed != element_order or "packed" in outcome.disputed)
@@ -352,7 +352,7 @@ class CachedUse(Use):
         super().__init__(plan)
         self._plan = self._weak_plan = weakref.ref(plan)
         self._kinds, self._template, self._cached_binding = kinds, template, binding
-        self.moves = True
+        self.has_elements = True
         self._begin()
 
     @staticmethod
