@@ -128,6 +128,16 @@ CHECKS = {
 }
 
 
+def test_no_more_is_hidden_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    hidden_text = importlib.import_module("overlap").hidden_text
+    assert hidden_text(0.04, 0.2, 0.24, 0.21) == "hidden: 30.0 ms, 75% of the redistribution's time"
+    assert hidden_text(0.027, 1.0, 1.9, 1.47).startswith(
+        "hidden: unknown; 430.0 ms gained are more than overlap can hide"
+    )
+    assert hidden_text(0.04, 0.2, 0.24, 0.25).startswith("hidden: nothing")
+
+
 # -- what is wrong
 
 WRONG: dict[str, list[tuple[str, str]]] = {
