@@ -110,8 +110,8 @@ def hidden_text(moving: float, assembling: float, serial: float, overlapped: flo
         return "hidden: nothing; on one node the cores that compute have to copy too (docs/overlap.md)"
     if gained > min(moving, assembling):
         return (
-            f"hidden: unknown; {1e3 * gained:.1f} ms gained are more than overlap can hide, so ranks waited for each other or for "
-            "a core: take fewer ranks than cores, or a larger --order"
+            f"hidden: unknown; {1e3 * gained:.1f} ms gained are more than overlap can hide, so ranks waited for each other or "
+            "for a core: take fewer ranks than cores, or a larger --order"
         )
     return f"hidden: {1e3 * gained:.1f} ms, {gained / moving:.0%} of the redistribution's time"
 
