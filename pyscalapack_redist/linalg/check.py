@@ -163,20 +163,20 @@ class Check:
 
     def require(
         self,
-        claims: Callable[[dict[str, Sums]], Iterable[Claim]],
+        make_claims: Callable[[dict[str, Sums]], Iterable[Claim]],
         factors: DistributedArray | None = None,
         norm: float = 0.0,
     ) -> None:
-        """Refuse the attempt on all ranks unless the claims hold for the sums of all added products. Collective.
+        """Refuse the attempt on all ranks unless all claims hold. Collective.
 
-        The first rank alone compares, so that all ranks get one verdict. An error that the growth of elements in `factors`
-        explains, relative to a matrix of norm `norm`, is a warning.
+        `make_claims` makes them from the sums of all added products. The first rank alone compares, so that all ranks get one
+        verdict. An error up to the growth of elements, from a matrix of norm `norm` to its LU factors `factors`, is a warning.
         """
-        worst = self._summed(lambda sums: _worst(claims(sums))) if self.active else None
+        worst = self._summed(lambda sums: _worst(make_claims(sums))) if self.active else None
         if worst is None:
             return
         text, excess = worst
-        growth = 1.0 if factors is None else self._problem.growth(factors, norm)
+        growth = 1.0 if factors is None else self._problem.bound_growth(factors, norm)
         if excess > growth:
             raise WrongResultError(f"{text} is off by {excess:.2g} times what rounding comes to")
         self._problem.warn(
@@ -211,7 +211,7 @@ class Check:
 
 
 def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
-    """The claim with the largest excess, and that excess; None if all hold."""
+    """The text of the claim with the largest excess, and that excess; None if all hold."""
     excesses = [(claim.excess, claim.text) for claim in claims]
     excess, text = max(excesses, default=(0.0, ""))
     return (text, excess) if excess else None

@@ -189,11 +189,11 @@ def pinv(
         _, sums = verify.run(multiply)
         verify.add("x", pseudo_inverse, right=y)
 
-        def claims(last: dict[str, Sums]) -> list[Claim]:
+        def make_claims(last: dict[str, Sums]) -> list[Claim]:
             bound = verify.bound(max(m, n), PRODUCT) * np.linalg.norm(inverses) * max(1, before["u"].norm)
             return [Claim.equal("pinv(A) y = V (inv(S) (U^H y))", last["x"].right, sums["vh"].left, bound)]
 
-        verify.require(claims)
+        verify.require(make_claims)
         with problem.collect_errors():
             if pseudo_inverse.local is not None:
                 times_power(pseudo_inverse.local, -exponent)

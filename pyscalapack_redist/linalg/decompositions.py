@@ -328,7 +328,7 @@ def singular_values(problem: Problem) -> NDArray[Any]:
         values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
         size = max(matrix.shape)
 
-        def claims(sums: dict[str, Sums]) -> list[Claim]:
+        def make_claims(sums: dict[str, Sums]) -> list[Claim]:
             square = sums["a"].norm ** 2
             error = np.abs((values.astype(verify.real) ** 2).sum() - square)
             return [
@@ -336,7 +336,7 @@ def singular_values(problem: Problem) -> NDArray[Any]:
                 order_claim("the singular values descend from a number that is not negative", -values, values),
             ]
 
-        verify.require(claims)
+        verify.require(make_claims)
         return values
 
     return problem.attempt(work, "gesvd")
@@ -508,8 +508,8 @@ def eigh(
             _require_generalized(verify, values, vectors, before, y, type)
         return values, vectors
 
-    letters = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
-    values, vectors = problem.attempt(work, letters)
+    routine_name = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
+    values, vectors = problem.attempt(work, routine_name)
     values = scale_by_power(values[first:last], exponent)
     if eigvals_only:
         return values
@@ -568,8 +568,8 @@ def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
         verify.add("a", matrix, part=f"H{triangle}")
         return _solve_for_values(verify, matrix, triangle, {})
 
-    letters = "heev" if problem.dtype.kind == "c" else "syev"
-    return scale_by_power(problem.attempt(work, letters), exponent)
+    routine_name = "heev" if problem.dtype.kind == "c" else "syev"
+    return scale_by_power(problem.attempt(work, routine_name), exponent)
 
 
 def _solve_for_values(check: Check, matrix: DistributedArray, triangle: str, before: dict[str, Sums]) -> NDArray[Any]:
@@ -633,7 +633,7 @@ def _require_generalized(
     else:
         check.add("v", vectors, right=np.hstack([w * products, other] if type == 2 else [products, w * products]))
 
-    def claims(sums: dict[str, Sums]) -> list[Claim]:
+    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
         v, a, b = sums["v"], before["a"].norm, before["b"].norm
         product, bound = v.product, check.bound(y.shape[0], PAIR)
         inverse = bound * v.norm**2 * b * float(y.shape[0]) ** 0.5
@@ -656,7 +656,7 @@ def _require_generalized(
             ]
         return [*equations, order_claim("the eigenvalues ascend", values)]
 
-    check.require(claims)
+    check.require(make_claims)
 
 
 def _read_subset(subset: Any, n: int) -> tuple[int, int]:

@@ -152,12 +152,12 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
     if check.active and not wide:
         check.add("x", solution, left=before["normal"].left, columns=True)
 
-        def claims(sums: dict[str, Sums]) -> list[Claim]:
+        def make_claims(sums: dict[str, Sums]) -> list[Claim]:
             x, b, norm = sums["x"], before["b"], before["a"].norm
             bound = check.bound(m, NORMAL) * norm * (norm * x.norms + b.norms)
             return [Claim.equal_sides("(A^H (A y))^H x = (A y)^H b", x.product, b.product, bound)]
 
-        check.require(claims)
+        check.require(make_claims)
     _scale_columns(problem, solution, exponents[:count] - exponent)
     residuals = scale_by_power(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
     return solution, residuals.astype(real), min(m, n), None
@@ -210,7 +210,7 @@ def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
     squares = problem.run(work, assemble(count, np.float64))
     check.add("x", solution, left=y, columns=True)
 
-    def claims(sums: dict[str, Sums]) -> list[Claim]:
+    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
         b, x, whole = sums["b"], sums["x"], sums["parts"].norms
         bound = check.bound(max(m, n), NORMAL)
         scale = bound * (inverse.max(initial=0) * b.norms + x.norms) * float(n) ** 0.5
@@ -220,7 +220,7 @@ def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
             Claim("norm(b)² = norm(U^H b)² + residual", rest, bound * b.norms**2),
         ]
 
-    check.require(claims)
+    check.require(make_claims)
     rank = int(np.count_nonzero(used))
     _scale_columns(problem, solution, exponents - exponent)
     residuals = scale_by_power(squares, 2 * exponents) if m > n == rank else np.zeros(0, real)

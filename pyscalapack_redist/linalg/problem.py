@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
 LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which fits a core's cache
-LOCAL = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")
+MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
@@ -55,7 +55,7 @@ class Problem:
     """A call of a routine on all ranks of its operands' communicator.
 
     Collective, as are the methods that move operands or run work. The ranks agree on all arguments of the routine except
-    those of `LOCAL`, and on `options`.
+    those of `MAY_DIFFER`, and on `options`.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ class Problem:
             magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
             if uses_library:
                 warn_of_kernels(blacs.load(), self._comm.Get_rank())
-            shape, usual = check_arguments(*operands.values())
+            shape, default_target = check_arguments(*operands.values())
             self._work_layout, self.target = (
                 self._layout(arguments["layout"], shape),
-                self._target(arguments.get("like"), usual),
+                self._target(arguments.get("like"), default_target),
             )
-            values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in LOCAL}
+            values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in MAY_DIFFER}
         call = digest(("linalg", self._routine, *values.values()))
 
         def statements() -> list[Statement]:
@@ -124,7 +124,7 @@ class Problem:
                 statements,
                 lambda outcome: True,
             )
-            self.dtype, self.magnitudes = self._agree_facts(magnitudes)
+            self.dtype, self.magnitudes = self._agree_dtype_and_magnitudes(magnitudes)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
@@ -162,18 +162,18 @@ class Problem:
             if operand.dtype != first[1]:
                 raise ArrayError(_dtype_difference(*first, name, operand.dtype))
 
-    def _target(self, like: LayoutOption, usual: Descriptor) -> Descriptor:
+    def _target(self, like: LayoutOption, default_target: Descriptor) -> Descriptor:
         if like is None:
-            return usual
+            return default_target
         desc = self._read_layout("like", like)
-        if desc.shape != usual.shape or desc.parent is not None:
+        if desc.shape != default_target.shape or desc.parent is not None:
             raise DescriptorError(
-                f"like = {desc!r} must be the layout of a whole array of shape {usual.shape}, that of the result"
+                f"like = {desc!r} must be the layout of a whole array of shape {default_target.shape}, that of the result"
             )
         return desc
 
     def _layout(self, layout: LayoutOption, shape: tuple[int, ...]) -> Descriptor:
-        """The layout to work in: the argument, else the first operand's layout that fits, else that of the model."""
+        """The layout to work in: the argument, else the first operand's layout that fits, else that of `layout_for`."""
         if layout is not None:
             chosen = self._read_layout("layout", layout)
             check_work_layout(self._routine, chosen, shape)
@@ -189,10 +189,10 @@ class Problem:
             raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
         return desc
 
-    def _agree_facts(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
-        """The dtype of all operands, which some ranks may not know, and the largest magnitudes."""
-        facts = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
-        replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: facts, list)
+    def _agree_dtype_and_magnitudes(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
+        """The dtype of all operands, which some ranks may not know, and the largest magnitude of each on any rank."""
+        local_values = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
+        replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: local_values, list)
         dtypes = [(name, dtype) for reply in replies for name, dtype, _ in reply if dtype is not None]
         if not dtypes:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
@@ -328,11 +328,12 @@ class Problem:
         low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
         return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
 
-    def attempt(self, work: Callable[[], R], letters: str) -> R:
+    def attempt(self, work: Callable[[], R], routine_names: str) -> R:
         """Compute a result. If it is refused, compute it once more, in another layout. Collective.
 
-        The work moves operands, calls ScaLAPACK and requires that the claims hold. `letters` names its routines in messages,
-        as "getrf and p?getrs". If the second result is refused, or the operand has been overwritten, there is a LinAlgError.
+        The work moves operands, calls ScaLAPACK and checks the result (`Check.require`). `routine_names` tells the error which
+        routines it called, without the first one's "p" and letter of the dtype: "getrf and p?getrs". If the second result is
+        refused, or the operand has been overwritten, there is a LinAlgError.
         """
         try:
             return self._once(work)
@@ -348,10 +349,10 @@ class Problem:
             except (WrongResultError, ConvergenceError) as caught:
                 then = f"; {caught}, in {tracing.in_short(other)}"
             else:
-                blame = self._blame(letters)
+                blame = self._blame(routine_names)
                 self.warn(f"{blame}: {refusal}; the result is that of another layout, {tracing.in_short(other)}")
                 return result
-        raise np.linalg.LinAlgError(f"{self._blame(letters)}: {refusal}{then}; {self._remedy()}")
+        raise np.linalg.LinAlgError(f"{self._blame(routine_names)}: {refusal}{then}; {self._remedy()}")
 
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
@@ -366,20 +367,22 @@ class Problem:
     def _layout_in_use(self) -> Descriptor:
         return Descriptor(self._work_layout.shape, self._block, self._grid)
 
-    def _blame(self, letters: str) -> str:
+    def _blame(self, routine_names: str) -> str:
         library = blacs.load()
         kernels = kernel_name(library)
         beneath = f" with OpenBLAS's kernels for {kernels}" if kernels else ""
         kind = KIND_OF_DTYPE[self.dtype]
-        return f"{self._routine}: p{kind}{letters} of {library.vendor}, {library.path}{beneath}, returned no result"
+        return (
+            f"{self._routine}: p{kind}{routine_names} of {library.vendor}, {library.path}{beneath}, returned no result"
+        )
 
     def _remedy(self) -> str:
         fitting = fitting_kernels(blacs.load())
         kernels = f"set OPENBLAS_CORETYPE={fitting}, " if fitting else ""
         return f"{kernels}pass another layout=, or use another ScaLAPACK or BLAS (PYSCALAPACK_REDIST_LIBRARY names the file)"
 
-    def growth(self, factors: DistributedArray, norm: float) -> float:
-        """Upper bound of the growth of elements from a matrix of this norm to U. Collective."""
+    def bound_growth(self, factors: DistributedArray, norm: float) -> float:
+        """Upper bound of the largest element of U divided by that of the matrix, whose Frobenius norm is given. Collective."""
 
         def largest() -> float:
             rows, columns, local = local_elements(factors)

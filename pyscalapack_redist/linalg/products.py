@@ -78,14 +78,14 @@ def require_product(
     check.add("c", product, right=y)
     check.add("a", left, right=b.right)
 
-    def claims(sums: dict[str, Sums]) -> list[Claim]:
+    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
         c, scale = sums["c"], sums["a"].norm * b.norm
         if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product is right
             return []
         bound = check.bound(left.shape[1], PRODUCT) * scale + check.scale(0, max(product.shape))
         return [Claim.equal("C y = A (B y)", c.right, sums["a"].right, bound)]
 
-    check.require(claims)
+    check.require(make_claims)
 
 
 @overload

@@ -91,7 +91,7 @@ def require_system(
     a, b = before["a"], before["b"]
     check.add("x", solution, left=a.left, columns=True)
 
-    def claims(sums: dict[str, Sums]) -> list[Claim]:
+    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
         x = sums["x"]
         may_overflow = ~np.isfinite(x.norms) & (b.norms >= check.largest * check.eps * a.norm)
         scale = a.norm * check.scale(x.norms, solution.shape[0]) + b.norms
@@ -99,7 +99,7 @@ def require_system(
         claim = Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.left, bound)
         return [claim._replace(error=np.where(may_overflow, 0, claim.error))]
 
-    check.require(claims, factors, a.norm)
+    check.require(make_claims, factors, a.norm)
 
 
 class _LUFactors(NamedTuple):
@@ -423,14 +423,14 @@ def inv(
         if verify.active:
             verify.add("x", matrix, right=before["a"].product)
 
-            def claims(sums: dict[str, Sums]) -> list[Claim]:
+            def make_claims(sums: dict[str, Sums]) -> list[Claim]:
                 x, norm, n = sums["x"], before["a"].norm, matrix.shape[0]
                 if not np.isfinite(x.norm) and norm * verify.largest * verify.eps < 1:
                     return []
                 bound = verify.bound(n, INVERSE) * norm * verify.scale(x.norm, n)
                 return [Claim.equal("inv(A) (A y) = y", x.product, y, bound)]
 
-            verify.require(claims)
+            verify.require(make_claims)
         return matrix
 
     return problem.to_result(problem.attempt(work, "getrf and p?getri"))

@@ -1,4 +1,4 @@
-"""The layout that a routine works in: whether an operand's own fits, and a model that chooses grid and block."""
+"""The layout that a routine works in: an operand's own if it fits, else a rule chooses grid and block."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
     """The layout that a routine of `linalg` works in, if none of its operands has a layout that fits. Not collective.
 
-    The model is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
+    The rule is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
     side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
     such processes isqrt(P) by P // isqrt(P). If a process had no block, blocks are smaller.
 
