@@ -23,7 +23,10 @@ POLLS_PER_CHECK = 50  # polls between two checks of the peers
 
 
 class Task(Protocol):
-    """An operation in flight. It keeps its error for the caller that waits for it."""
+    """An operation in flight, a `Transfer` or an `InterruptedAgreement`: waits of its thread advance it.
+
+    A task keeps its error for the caller that waits for it.
+    """
 
     def advance(self, block: bool = False) -> bool:
         """Make progress; True when it has ended. Never raises."""

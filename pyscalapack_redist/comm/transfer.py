@@ -52,7 +52,7 @@ TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
 class Payload(Protocol):
-    """Arrays of one kind that a transfer moves, with their exchanges and memory.
+    """Interface of the engine's `Use`: the arrays that a `Transfer` moves, with their exchanges and memory.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Payload(Protocol):
         """Whether MPI has completed all sends."""
 
     def start(self, mark: int) -> None:
-        """Start moving."""
+        """Start moving. `mark` is the number of a vote after which messages are packed again, or 0."""
 
     def advance(self, block: bool) -> bool:
         """Make progress; True when all has moved."""
@@ -182,6 +182,8 @@ class Transfer(Generic[Result]):
     since other ranks may not take part; the transfer then continues as after an interrupt of `wait`.
     """
 
+    # It takes one `Payload` through its states. While it is in flight it is a `Task` of its thread.
+
     _group: Group
     _vote: Vote  # of a transfer that is repeated
     expected: Outcome | None
@@ -193,7 +195,7 @@ class Transfer(Generic[Result]):
         self._tested = time.perf_counter()
         self._result: Any = None
         self._error: BaseException | None = None
-        self._mark = 0
+        self._mark = 0  # number of the vote after which messages are packed again
         if group is None:
             self.state, self._result = COMPLETE, payload.finish()
             return

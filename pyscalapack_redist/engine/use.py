@@ -37,7 +37,7 @@ LARGEST_CACHED = 2**20  # bytes of staging memory that a plan keeps between call
 
 
 class Use:
-    """The arrays, exchanges and memory of one transfer on this rank.
+    """The arrays, exchanges and memory of one transfer on this rank: the `Payload` of a `Transfer`.
 
     Parameters
     ----------
@@ -288,9 +288,9 @@ class Use:
 
     # -- moving
 
-    def start(self, mark: int) -> None:
-        """Start moving; `mark` is that of `Progress.start`."""
-        self.progress.start(self.exchange, mark)
+    def start(self, repacking_vote: int) -> None:
+        """Start moving. `repacking_vote` is the number of a vote after which messages are packed again, or 0."""
+        self.progress.start(self.exchange, repacking_vote)
 
     def advance(self, block: bool) -> bool:
         """Move stage after stage; True when all has moved."""

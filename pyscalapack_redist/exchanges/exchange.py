@@ -347,7 +347,7 @@ class Progress(ABC):
         exchange : Exchange
             The exchange for the agreed order of elements.
         mark : int
-            An argument of `Traffic.begin`.
+            The number of a vote after which messages are packed again, for `Traffic.begin`; 0 if they are packed as agreed.
         """
 
     @abstractmethod
