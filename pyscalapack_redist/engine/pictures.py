@@ -148,8 +148,8 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
     if max(len(ranks) ** 2 if products else 0, len(ranks_a) * len(ranks_b)) > most:
         raise ScheduleError(
             f"{len(ranks_a):,} ranks before and {len(ranks_b):,} after are too many for a table of all pairs"
-            f"{'' if products else ' of a triangle (uplo) or of copies'}, which may have {most:,}: messages_of(rank) has those "
-            "of a rank"
+            f"{'' if products else ' of a triangle (uplo) or of replicas'}, which may have {most:,}: messages_of(rank) has "
+            "those of a rank"
         )
     table = np.zeros((len(ranks), len(ranks)), np.int64)
     if products:

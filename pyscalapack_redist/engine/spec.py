@@ -535,7 +535,7 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layo
     for layout in layouts:
         if layout is not None and layout.copies > 1:
             raise DescriptorError(
-                f"{layout!r} has copies, to and from which tiles are not moved: go by one without copies"
+                f"{layout!r} has replicas, to and from which tiles are not moved: go by one without replicas"
             )
     if buffers == "datatypes":
         raise ScheduleError(

@@ -458,7 +458,7 @@ class Descriptor(Ownership):
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
             raise DescriptorError(
                 f"{self!r} has no ScaLAPACK descriptor: it needs two dimensions over a two-dimensional grid, in order"
-                + (", without copies; redistribute to such a layout" if self.copies > 1 else "")
+                + (", without replicas; redistribute to such a layout" if self.copies > 1 else "")
             )
         check_one_size(self._whole)
         shape = (self._parent or self).shape
@@ -521,7 +521,7 @@ class Descriptor(Ownership):
         if any(self.source):
             rows.append(("source", f"{self.source}"))
         if self._axes != tuple(range(self.ndim)) or self.copies > 1:
-            rows.append(("axes", f"{self._axes}" + (f", {self.copies} copies" if self.copies > 1 else "")))
+            rows.append(("axes", f"{self._axes}" + (f", {self.copies} replicas" if self.copies > 1 else "")))
         if self._parent is not None:
             rows.append(("at", f"{self.offset} of {_by(self._parent.shape)}"))
         return rows

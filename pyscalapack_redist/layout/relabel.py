@@ -297,8 +297,8 @@ def _node_map(a: Descriptor, b: Descriptor, nodes: Nodes) -> NDArray[np.int64] |
         if nodes is None:
             return None
         raise DescriptorError(
-            f"nodes = {nodes!r} with desc_a = {a!r}: which of its copies a rank reads does not depend on nodes, so bytes "
-            "between nodes are unknown; omit nodes, or relabel a layout without copies"
+            f"nodes = {nodes!r} with desc_a = {a!r}: which of its replicas a rank reads does not depend on nodes, so bytes "
+            "between nodes are unknown; omit nodes, or relabel a layout without replicas"
         )
     if nodes is None:
         return None if comm is None else _forced(comm)

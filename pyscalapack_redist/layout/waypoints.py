@@ -64,7 +64,7 @@ def _by_block_size(a: Descriptor, b: Descriptor, via: str) -> list[Descriptor]:
         for k, axis in enumerate(desc.distributions):
             if isinstance(axis, Irregular):
                 raise ScheduleError(
-                    f"via = {via!r} is for blocks of one size, but dimension {k} of {name} has {axis.blocks!r}; use via = "
+                    f"via = {via!r} is for blocks of one size, but dimension {k} of {name} has irregular blocks; use via = "
                     "None, 'dimensions', or give the intermediate descriptors"
                 )
     blocks = [_common_block(via, r, s, n) for r, s, n in zip(a.block, b.block, a.shape, strict=True)]

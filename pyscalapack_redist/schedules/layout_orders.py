@@ -268,7 +268,7 @@ def _graphs(name: str, messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -
     """The graphs to schedule: one for each dimension, or the whole graph."""
     if name in BY_FORMULA and a.copies * b.copies > 1:
         raise ScheduleError(
-            f"schedule = {name!r} is for layouts without copies, but {a!r} -> {b!r} has copies: which one sends does "
+            f"schedule = {name!r} is for layouts without replicas, but {a!r} -> {b!r} has replicas: which one sends does "
             "not depend on block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
         )
     if messages.is_product and a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):

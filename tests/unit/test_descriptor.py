@@ -123,15 +123,15 @@ def test_axes() -> None:
     ("desc", "text"),
     [
         (Descriptor((8, 9, 10), (2, 3, 5), GRID, axes=(1, None, 0)), "axes (1, None, 0)"),
-        (Descriptor((6, 5), (2, None), ProcessGrid((2, 3, 2)), axes=(1, None)), "axes (1, None), 4 copies"),
-        (Descriptor((6,), 2, ProcessGrid((3, 2)), axes=(0,)), "2 copies"),
+        (Descriptor((6, 5), (2, None), ProcessGrid((2, 3, 2)), axes=(1, None)), "axes (1, None), 4 replicas"),
+        (Descriptor((6,), 2, ProcessGrid((3, 2)), axes=(0,)), "2 replicas"),
         (Descriptor((20, 30), (4, 5), GRID)[3:17, 11:], "at (3, 11) of 20 x 30"),
         (Descriptor((25, 7), ("balanced", 2), GRID), "Descriptor(25 x 7, blocks Blocks([13, 12]) x 2"),
     ],
 )
 def test_a_person_can_read_it(desc: Descriptor, text: str) -> None:
     assert text in repr(desc)
-    assert ("copies" in repr(desc)) == (desc.copies > 1)
+    assert ("replicas" in repr(desc)) == (desc.copies > 1)
 
 
 def irregular(*blocks: Any) -> Descriptor:
@@ -460,7 +460,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         ),
         (lambda: np.asarray(MIXED), "redistribute to a Descriptor with a block size first"),
         (lambda: check_square(Descriptor((6, 6), "balanced", GRID)), "dimension 0 has irregular blocks"),
-        (COPIES.to_array, "2 copies.* has no ScaLAPACK descriptor: .*without copies; redistribute"),
+        (COPIES.to_array, "2 replicas.* has no ScaLAPACK descriptor: .*without replicas; redistribute"),
         # owners, and what means nothing on paper
         (lambda: SMALL.owner(3), r"owner\(\) got 1 indices: the array has 2 dimensions"),
         (lambda: SMALL.owner(0, 7), "index 1 = 7 is outside the array: along dimension 1 indices are 0 to 6"),

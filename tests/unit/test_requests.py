@@ -39,7 +39,7 @@ REFUSED: list[tuple[type[Exception], str, Any, Any, dict[str, Any]]] = [
     (psr.DescriptorError, "is for square matrices, but desc_a has", A, A, {"uplo": "L", "fill": "hermitian"}),
     (psr.ScheduleError, "no derived datatype is made for a trapezoid", A, A, {"uplo": "L", "buffers": "datatypes"}),
     *(
-        (psr.ScheduleError, f"{name}' is for layouts without copies.*use stepwise", COPIES, A, {"schedule": name})
+        (psr.ScheduleError, f"{name}' is for layouts without replicas.*use stepwise", COPIES, A, {"schedule": name})
         for name in ("walker-otto", "phases", "random-phases", "classes")
     ),
     *((psr.ScheduleError, "use ", IRREGULAR, A, {"schedule": name}) for name in ("walker-otto", "classes")),

@@ -96,7 +96,7 @@ def tiles_and_copies_that_no_rank_knows_both() -> None:
     copies = psr.Descriptor((4, 6), 2, psr.ProcessGrid(others.shape, WORLD, ranks=others), axes=(None, None))
     for schedule in "auto", "natural", "optimal":
         for mine in ((tiles, None), (None, copies)), ((None, tiles), (copies, None)):
-            with pytest.raises(psr.RedistributionError, match="has copies, to and from which tiles are not moved"):
+            with pytest.raises(psr.RedistributionError, match="has replicas, to and from which tiles are not moved"):
                 psr.redistribute(*mine[min(RANK, 1)], comm=WORLD, dtype=float, schedule=schedule)  # type: ignore[call-overload]
     turned().works()
 
