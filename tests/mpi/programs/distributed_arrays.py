@@ -177,7 +177,7 @@ def corners() -> None:
     gathered(array, -(10.0 * np.arange(9)[:, None] + np.arange(4)), 0)
     copies = psr.DistributedArray.from_function(psr.Descriptor((5, 7), 2, grid, axes=(None, 0)), lambda i, j: i + j)
     everywhere = copies.T.redistribute(block=3, grid=grid, axes=(None, None))
-    assert (f", {SIZE} copies" in repr(everywhere)) == (SIZE > 1)
+    assert (f", {SIZE} replicas" in repr(everywhere)) == (SIZE > 1)
     assert np.array_equal(everywhere.local, np.add.outer(np.arange(7), np.arange(5)))
 
 
