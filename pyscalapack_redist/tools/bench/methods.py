@@ -212,7 +212,7 @@ def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | Non
             kind = "balanced" if BALANCED in layout.block else "irregular"
             return f"p?gemr2d is for blocks of one size, and those of {name} are {kind}"
         if layout.copied:
-            return f"p?gemr2d is for layouts without copies, and several processes hold each element of {name}"
+            return f"p?gemr2d is for layouts without replicas, and several processes hold each element of {name}"
         if layout.order != "F":
             return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
         sizes += [*layout.whole_shape(case.shape), *layout.block]
