@@ -114,7 +114,7 @@ def agreed_plan(
     returns : {RETURNS_PLAN, RETURNS_ARRAY, None}
         What the user's call returns; None on a rank whose call returns what the other ranks ask for.
     error : Exception, optional
-        What is wrong with this rank's arguments, as far as the caller has seen.
+        An error in this rank's arguments that the caller has found, or None.
     """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
     with hold_interrupts() as held:

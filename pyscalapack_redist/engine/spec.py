@@ -500,7 +500,7 @@ def _merged(comm: object) -> MergedIntercomm | None:
 def _communicator(
     desc_a: object, desc_b: object, comm: MPI.Intracomm | MPI.Intercomm | None, error: Exception | None
 ) -> MPI.Intracomm:
-    """The communicator on which the ranks can tell one another anything; where none is known, `error` is raised."""
+    """The communicator through which the ranks can communicate; raises `error` if none is known."""
     if comm is not None:
         if not hasattr(comm, "Create_group"):  # that of no process is of another type
             raise DescriptorError("comm is MPI.COMM_NULL: only ranks that are in a communicator can redistribute on it")

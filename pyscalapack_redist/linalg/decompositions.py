@@ -13,7 +13,7 @@ from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .check import Check, Claim, Sums
-from .problem import LayoutOption, Options, Problem, ShapeAndLayout
+from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
 from .systems import check_square_matrix, keep_triangle, require_cholesky
 from .working_layouts import routine, shaped_like
 
@@ -62,12 +62,14 @@ def check_any_matrix(a: DistributedArray) -> ShapeAndLayout:
 
 @overload
 def qr(
-    a: DistributedArray, mode: Literal["reduced", "economic", "complete", "full"] = ..., **options: Unpack[Options]
+    a: DistributedArray,
+    mode: Literal["reduced", "economic", "complete", "full"] = ...,
+    **options: Unpack[RoutineOptions],
 ) -> QRResult: ...
 
 
 @overload
-def qr(a: DistributedArray, mode: Literal["r"], **options: Unpack[Options]) -> DistributedArray: ...
+def qr(a: DistributedArray, mode: Literal["r"], **options: Unpack[RoutineOptions]) -> DistributedArray: ...
 
 
 @routine
@@ -180,13 +182,13 @@ def svd(
     a: DistributedArray,
     full_matrices: bool = ...,
     compute_uv: Literal[True] = ...,
-    **options: Unpack[Options],
+    **options: Unpack[RoutineOptions],
 ) -> SVDResult: ...
 
 
 @overload
 def svd(
-    a: DistributedArray, full_matrices: bool = ..., *, compute_uv: Literal[False], **options: Unpack[Options]
+    a: DistributedArray, full_matrices: bool = ..., *, compute_uv: Literal[False], **options: Unpack[RoutineOptions]
 ) -> NDArray[np.floating[Any]]: ...
 
 
@@ -376,7 +378,7 @@ class EighResult(NamedTuple):
     eigenvectors: DistributedArray
 
 
-class EighOptions(Options, total=False):
+class EighOptions(RoutineOptions, total=False):
     """Keyword arguments of `eigh`, for its overloads."""
 
     lower: bool

@@ -31,7 +31,7 @@ ShapeAndLayout = tuple[tuple[int, ...], Descriptor]
 R = TypeVar("R")
 
 
-class Options(TypedDict, total=False):
+class RoutineOptions(TypedDict, total=False):
     """Keyword arguments of most routines, for their overloads."""
 
     overwrite_a: bool
