@@ -30,13 +30,13 @@ def on_terminal() -> bool:
 
 
 @contextlib.contextmanager
-def progress_bar(title: str, total: int, shown: bool) -> Iterator[Advance]:
+def progress_bar(call: str, path: str, total: int, shown: bool) -> Iterator[Advance]:
     """Report the progress of the block, which calls the function that it gets with the bytes just moved. Never fails.
 
     Parameters
     ----------
-    title : str
-        What is done.
+    call, path : str
+        The call, and the file. The log has the whole path, a terminal its last part, which leaves room for the bar.
     total : int
         Bytes of the whole.
     shown : bool
@@ -46,9 +46,11 @@ def progress_bar(title: str, total: int, shown: bool) -> Iterator[Advance]:
         advance: Advance = _ignore
         if shown:
             try:
-                advance = _open_bar(stack, title, total) or _log_lines(title, total)
+                advance = _open_bar(stack, f"{call} {os.path.basename(path)}", total) or _log_lines(
+                    f"{call} {path}", total
+                )
             except Exception as error:  # of a terminal: other ranks are waiting
-                LOGGER.debug("no progress of %s: %s", title, error)
+                LOGGER.debug("no progress of %s %s: %s", call, path, error)
 
         def advance_safely(nbytes: int) -> None:
             with contextlib.suppress(Exception):

@@ -286,7 +286,7 @@ class ArrayFile(ABC):
     def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
         """The progress of a call, on the first rank if it asks for that."""
         total = math.prod(desc.shape) * array.dtype.itemsize
-        return progress_bar(f"{call} {self.name}", total, bool(shown) and self.group.rank == 0)
+        return progress_bar(call, str(self.name), total, bool(shown) and self.group.rank == 0)
 
 
 # -- .npy and raw files, by MPI-IO
