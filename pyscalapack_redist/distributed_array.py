@@ -296,10 +296,11 @@ def redistribute(
         messages, while the arrays may be others, with other strides; and whether another rank has called correctly is not
         looked at first. That is for small messages between nodes (all that goes at once, up to 256 KiB a rank), where
         agreeing takes as long as moving; through shared memory, and for longer messages, ranks go on to agree. What is given
-        up is that errors are the same on all: a rank with an error of its own raises it at once; one that receives from it
-        raises CollectiveError in this call, with B perhaps written in part; all others at most 32 calls later, having had
-        correct arrays until then. The plan can be used no more after that, also where ranks have agreed on the failure. Not for
-        the exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor for buffers="datatypes".
+        up is that errors are the same on all: a rank with an error of its own raises it, once all have heard of that or
+        after 10 s; one that receives from it raises CollectiveError in this call, with B perhaps written in part; all
+        others at most 32 calls later, having had correct arrays until then. The plan can be used no more after that, also
+        where ranks have agreed on the failure. Not for the exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor
+        for buffers="datatypes".
 
     Returns
     -------

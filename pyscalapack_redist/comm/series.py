@@ -19,9 +19,8 @@ from .channel import Channel, Request
 from .vote import LogSteps
 
 PERIOD = 16  # calls from one vote to the next
-HEADER = (
-    16  # bytes before the elements of a message: the first is their order or FAILED, the last eight are the failed rank
-)
+# Bytes before the elements of a message: the first is their order or FAILED, the last eight are the failed rank.
+HEADER = 16
 FAILED = 0  # the sender has failed and sends no more messages
 
 
@@ -168,9 +167,8 @@ class Settling:
         if is_counted and not self._has_voted:
             self._has_voted = True
             series.cast_vote()
-            series.group.calls_without_vote += (
-                PERIOD * series.votes - series.calls
-            )  # the same on all ranks when the series has ended
+            # the same on all ranks when the series has ended
+            series.group.calls_without_vote += PERIOD * series.votes - series.calls
             is_counted = series.count_vote()
         return is_drained and is_counted and not self._sends
 

@@ -41,7 +41,7 @@ class State(enum.IntEnum):
     READY = 4  # all ranks have agreed; earlier transfers begin first
     MOVING = 5
     COMPLETE = 6
-    REFUSED = 7  # no data moved; the plan can be used again
+    REFUSED = 7  # no data moved, or the call of a series has failed; the group can be used again
     ABORTED = 8  # an error after the vote: the group cannot be used any more
 
 

@@ -300,27 +300,26 @@ def reported(ranks: Sequence[int], number: int, half: int) -> Iterator[None]:
 
 def read_timeout() -> float:
     """Seconds until a report, from the environment."""
-    text = os.environ.get(VARIABLE) or "30"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if math.isnan(seconds):
-        warnings.warn(f"{VARIABLE}={text!r} must be a number of seconds, 0 for no message: 30 is used", stacklevel=2)
-        return 30.0
-    return seconds
+    return _read_seconds(VARIABLE, 30.0, "0 for no message: 30 is used")
 
 
 def read_limit() -> float:
     """Seconds until a rank that waits raises, from the environment; 0 for no limit."""
-    text = os.environ.get(LIMIT) or "0"
+    return _read_seconds(LIMIT, 0.0, "0 for no limit: there is none")
+
+
+def _read_seconds(variable: str, default: float, advice: str) -> float:
+    """A number of seconds from the environment; the default, with a warning, if it is none."""
+    text = os.environ.get(variable)
+    if not text:
+        return default
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if math.isnan(seconds):
-        warnings.warn(f"{LIMIT}={text!r} must be a number of seconds, 0 for no limit: there is none", stacklevel=2)
-        return 0.0
+        warnings.warn(f"{variable}={text!r} must be a number of seconds, {advice}", stacklevel=3)
+        return default
     return seconds
 
 
