@@ -1,4 +1,4 @@
-"""Tiles: the layout of a matrix cut by two lists of edges, with each tile on any process.
+"""Tiles: the layout of an array cut by a list of edges along each dimension, with each tile on any process.
 
 Also the reading of layout arguments: a Descriptor, Tiles, or ScaLAPACK's nine integers with a communicator.
 """
@@ -19,16 +19,18 @@ from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, shown
 from .arrays import new_array
-from .axis import Blocks, Irregular, integers, whole_number
+from .axis import MOST_DIMENSIONS, Blocks, Irregular, integers, whole_number
 from .descriptor import Descriptor
 from .grid import checked_communicator, named_communicator, same_ranks, to_named_communicator, translate_ranks
 
 Ints = NDArray[np.int64]
-Window = tuple[slice, slice]
+Window = tuple[slice, ...]
 
 
 class Tiles:
-    """The layout of a matrix cut into tiles, each on any process. A process may have any number of tiles. Not collective.
+    """The layout of an array cut into tiles, each on any process. A process may have any number of tiles. Not collective.
+
+    The constructor is for matrices; `Tiles.from_edges` is for arrays of any number of dimensions.
 
     This is the general layout of COSTA, `custom_layout` (Kabić et al., ISC 2021). If tile (i, j) is on process (r(i), c(j)) of
     a grid, a `Descriptor` with `Blocks` is the better choice: it has one local array for each process. Here each tile has its
@@ -53,18 +55,24 @@ class Tiles:
 
     Attributes
     ----------
-    row_edges, column_edges, owners : ndarray of int64
-        The arguments as arrays, read-only.
+    edges : tuple of ndarray of int64
+        The edges along each dimension, read-only.
+    row_edges, column_edges : ndarray of int64
+        Of a matrix, `edges[0]` and `edges[1]`.
+    owners : ndarray of int64
+        Rank of each tile, read-only.
     comm : MPI.Intracomm or None
         The communicator.
+    ndim : int
+        Number of dimensions.
     shape : tuple of int
-        Shape of the matrix.
+        Shape of the array.
     own : ndarray of int64
         Indices of each tile of this rank, row by row: the order of its local arrays. Read-only.
     local_shapes : list of tuple of int
-        Rows and columns of each own tile.
+        Shape of each own tile.
     windows : list of tuple of slice
-        Rows and columns of the matrix in each own tile.
+        Part of the array in each own tile.
     offsets, leading_dimensions : tuple of int or None
         The arguments of this rank.
 
@@ -74,7 +82,7 @@ class Tiles:
         An argument is invalid; the text has its name, its value, and the valid values.
     """
 
-    ndim, copies = 2, 1
+    copies = 1
     parent = None
     is_product = False  # a rank may have any number of tiles
 
@@ -88,44 +96,106 @@ class Tiles:
         offsets: Sequence[int] | None = None,
         leading_dimensions: Sequence[int] | None = None,
     ) -> None:
+        self._cut({"row_edges": row_edges, "column_edges": column_edges}, owners, comm)
+        self.offsets, self.leading_dimensions = self._checked_storage(offsets, leading_dimensions)
+
+    @classmethod
+    def from_edges(cls, edges: Sequence[ArrayLike], owners: ArrayLike, comm: MPI.Intracomm | None = None) -> Tiles:
+        """Tiles of an array of any number of dimensions. The local array is a list of arrays, of any strides. Not collective.
+
+        Parameters
+        ----------
+        edges : sequence of sequence of int
+            For each dimension: first index of each tile, ascending from 0, then the size of the dimension. Equal adjacent edges
+            make empty tiles.
+        owners : array_like of int
+            Rank of `comm` that owns each tile: an array with a dimension for each of `edges`.
+        comm : MPI.Intracomm, optional
+            Communicator of the ranks. None: a layout on paper.
+
+        Raises
+        ------
+        DescriptorError
+            An argument is invalid; the text has its name, its value, and the valid values.
+        """
+        expected = f"must be a sequence with a list of edges for each dimension, from 1 to {MOST_DIMENSIONS}"
+        try:
+            lists = list(edges)
+        except TypeError:
+            raise DescriptorError(f"edges = {edges!r} {expected}") from None
+        if not 1 <= len(lists) <= MOST_DIMENSIONS:
+            raise DescriptorError(f"edges has {len(lists)} entries: it {expected}")
+        tiles = object.__new__(cls)
+        tiles._cut({f"edges[{k}]": values for k, values in enumerate(lists)}, owners, comm)
+        tiles.offsets = tiles.leading_dimensions = None
+        return tiles
+
+    def _cut(self, edges: dict[str, ArrayLike], owners: ArrayLike, comm: MPI.Intracomm | None) -> None:
+        """Check the arguments and take them. `edges` has a name for each dimension."""
         self.comm = checked_communicator(comm)
-        self.row_edges, self.column_edges = _edges("row_edges", row_edges), _edges("column_edges", column_edges)
-        tiles = len(self.row_edges) - 1, len(self.column_edges) - 1
+        self.edges = tuple([_edges(name, values) for name, values in edges.items()])
+        tiles = tuple([len(values) - 1 for values in self.edges])
         self.owners = _owners(owners, tiles, None if comm is None else comm.Get_size())
-        self.shape = int(self.row_edges[-1]), int(self.column_edges[-1])
         me = -1 if comm is None else comm.Get_rank()
         self.own: Ints = np.argwhere(self.owners == me)
-        for array in (self.row_edges, self.column_edges, self.owners, self.own):
+        for array in (*self.edges, self.owners, self.own):
             array.setflags(write=False)
-        self.offsets, self.leading_dimensions = self._checked_storage(offsets, leading_dimensions)
+
+    # -- dimensions
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.edges)
+
+    @functools.cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple([int(values[-1]) for values in self.edges])
+
+    @property
+    def row_edges(self) -> Ints:
+        """Of a matrix, the edges of rows."""
+        return self._edges_of_matrix()[0]
+
+    @property
+    def column_edges(self) -> Ints:
+        """Of a matrix, the edges of columns."""
+        return self._edges_of_matrix()[1]
+
+    def _edges_of_matrix(self) -> tuple[Ints, ...]:
+        if self.ndim != 2:
+            raise AttributeError(f"row_edges and column_edges are of matrices, not of {self!r}: use edges")
+        return self.edges
 
     # -- owners
 
     @functools.cached_property
-    def distributions(self) -> tuple[Irregular, Irregular]:
-        """Distributions of both dimensions, with the number of a row or column of tiles in place of a process.
+    def distributions(self) -> tuple[Irregular, ...]:
+        """Distribution of each dimension, with the index of a tile in place of a process.
 
         So tiles form a grid like a descriptor's processes; but one process may have several tiles.
         """
-        both = self.row_edges, self.column_edges
-        rows, columns = (Irregular(int(edges[-1]), Blocks(np.diff(edges)), max(1, len(edges) - 1)) for edges in both)
-        return rows, columns
+        return tuple(
+            [Irregular(int(edges[-1]), Blocks(np.diff(edges)), max(1, len(edges) - 1)) for edges in self.edges]
+        )
 
     @functools.cached_property
     def ranks(self) -> tuple[int, ...]:
         """The ranks with tiles, ascending."""
         return tuple(np.unique(self.owners).tolist())
 
-    def owner(self, i: Any, j: Any) -> Any:
-        """Rank that owns element (i, j): ints, or arrays that broadcast. Not collective.
+    def owner(self, *indices: Any) -> Any:
+        """Rank that owns the element at `indices`, one for each dimension: ints, or arrays that broadcast. Not collective.
 
         Raises
         ------
         IndexError
-            An index is outside the matrix.
+            An index is outside the array, or their number is not `ndim`.
         """
-        rows, columns = self.distributions
-        ranks = self.owners[rows.owner(i), columns.owner(j)]
+        if len(indices) != self.ndim:
+            raise IndexError(f"{len(indices)} indices for an array of {self.ndim} dimensions")
+        ranks = self.owners[tuple([axis.owner(i) for axis, i in zip(self.distributions, indices, strict=True)])]
         return ranks if isinstance(ranks, np.ndarray) else int(ranks)
 
     @property
@@ -136,9 +206,9 @@ class Tiles:
     places = placement  # as a descriptor's
 
     @property
-    def own_places(self) -> list[tuple[int, int]]:
+    def own_places(self) -> list[tuple[int, ...]]:
         """Indices of this rank's tiles, in the order of its local arrays."""
-        return [(i, j) for i, j in self.own.tolist()]
+        return list(map(tuple, self.own.tolist()))
 
     def _for_rank(self, rank: int) -> Tiles:
         """This layout with the tiles of another rank, as separate arrays."""
@@ -157,20 +227,16 @@ class Tiles:
         return self.offsets, self.leading_dimensions
 
     @functools.cached_property
-    def local_shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of each own tile."""
-        sizes = [np.diff(edges)[self.own[:, k]].tolist() for k, edges in enumerate((self.row_edges, self.column_edges))]
+    def local_shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each own tile."""
+        sizes = [np.diff(edges)[at].tolist() for edges, at in zip(self.edges, self.own.T, strict=True)]
         return list(zip(*sizes, strict=True))
 
     @functools.cached_property
     def windows(self) -> list[Window]:
-        """Slices of the matrix for each own tile: `matrix[window]`."""
-        bounds = [
-            (edges[self.own[:, k]].tolist(), edges[self.own[:, k] + 1].tolist())
-            for k, edges in enumerate((self.row_edges, self.column_edges))
-        ]
-        rows, columns = (map(slice, *pair) for pair in bounds)
-        return list(zip(rows, columns, strict=True))
+        """Slices of the array for each own tile: `array[window]`."""
+        axes = zip(self.edges, self.own.T, strict=True)
+        return list(zip(*[map(slice, edges[at].tolist(), edges[at + 1].tolist()) for edges, at in axes], strict=True))
 
     # -- local arrays
 
@@ -188,23 +254,24 @@ class Tiles:
         """A new local array of this rank, of zeros; as from `empty`. Not collective."""
         return self._new_local(dtype, True)
 
-    def from_function(self, f: Callable[[Any, Any], Any], dtype: DTypeLike = np.float64) -> Any:
-        """A new local array of this rank with elements f(i, j) of the global indices; as from `empty`. Not collective.
+    def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> Any:
+        """A new local array of this rank with elements f(i, j, ...) of the global indices; as from `empty`. Not collective.
 
         Parameters
         ----------
         f : callable
-            Called for each own tile with its row indices, of shape (rows, 1), and its column indices, of shape (1, columns).
+            Called for each own tile with its indices along each dimension, as from `numpy.ogrid`: of a matrix the row indices,
+            of shape (rows, 1), and the column indices, of shape (1, columns).
         dtype : dtype
             Dtype of the array.
         """
         local = self.zeros(dtype)
-        for array, (rows, columns) in zip(self.views(local), self.windows, strict=True):
-            array[...] = f(*np.ix_(np.arange(rows.start, rows.stop), np.arange(columns.start, columns.stop)))
+        for array, window in zip(self.views(local), self.windows, strict=True):
+            array[...] = f(*np.ix_(*[np.arange(span.start, span.stop) for span in window]))
         return local
 
     def views(self, local: Any, name: str = "local") -> list[Any]:
-        """The own tiles in this rank's local array, each an array of two dimensions. Not collective.
+        """The own tiles in this rank's local array, each an array of `ndim` dimensions. Not collective.
 
         Parameters
         ----------
@@ -273,7 +340,8 @@ class Tiles:
     def _expected(self) -> str:
         if self.offsets is not None:
             return f"a NumPy array of one dimension with at least {self._room} elements, because of offsets="
-        return f"a list with a NumPy array of two dimensions for each own tile, {len(self.own)} here"
+        dimensions = f"{self.ndim} dimension{'' if self.ndim == 1 else 's'}"
+        return f"a list with a NumPy array of {dimensions} for each own tile, {len(self.own)} here"
 
     @functools.cached_property
     def _room(self) -> int:
@@ -305,10 +373,9 @@ class Tiles:
 
     @property
     def T(self) -> Tiles:  # noqa: N802 - as NumPy's
-        """The layout of the transpose; the order of the local arrays stays."""
+        """The layout of the transpose, its dimensions reversed; the order of the local arrays stays."""
         transpose = self._copy()
-        transpose.row_edges, transpose.column_edges = self.column_edges, self.row_edges
-        transpose.owners, transpose.own, transpose.shape = self.owners.T, self.own[:, ::-1], self.shape[::-1]
+        transpose.edges, transpose.owners, transpose.own = self.edges[::-1], self.owners.T, self.own[:, ::-1]
         return transpose
 
     def on(self, comm: MPI.Intracomm) -> Tiles:
@@ -333,13 +400,14 @@ class Tiles:
             view.owners.setflags(write=False)
         return view
 
-    def _pack(self) -> tuple[Ints, Ints, Ints]:
-        """The layout without its communicator, to send to another rank."""
-        return self.row_edges, self.column_edges, self.owners
+    def _pack(self) -> tuple[Ints, ...]:
+        """The layout without its communicator, to send to another rank: edges, then owners."""
+        return *self.edges, self.owners
 
     @classmethod
-    def _unpack(cls, packed: tuple[Ints, Ints, Ints], comm: MPI.Intracomm) -> Tiles:
-        return cls(*packed, comm)
+    def _unpack(cls, packed: tuple[Ints, ...], comm: MPI.Intracomm | None) -> Tiles:
+        *edges, owners = packed
+        return cls.from_edges(edges, owners, comm)
 
     @functools.cached_property
     def layout_digest(self) -> int:
@@ -350,7 +418,8 @@ class Tiles:
         if not isinstance(other, Tiles):
             return NotImplemented
         return self is other or (
-            same_ranks(self.comm, other.comm)
+            self.owners.shape == other.owners.shape
+            and same_ranks(self.comm, other.comm)
             and all(np.array_equal(x, y) for x, y in zip(self._pack(), other._pack(), strict=True))
         )
 
@@ -379,20 +448,20 @@ class Tiles:
 
     def _copy(self) -> Tiles:
         copy = object.__new__(Tiles)
-        cached = ("distributions", "ranks", "local_shapes", "windows", "_room", "layout_digest")
+        cached = ("shape", "distributions", "ranks", "local_shapes", "windows", "_room", "layout_digest")
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in cached})
         return copy
 
 
-def _unpickled(packed: tuple[Ints, Ints, Ints], name: str | None) -> Tiles:
-    return Tiles(*packed, named_communicator(name))
+def _unpickled(packed: tuple[Ints, ...], name: str | None) -> Tiles:
+    return Tiles._unpack(packed, named_communicator(name))
 
 
 def _edges(name: str, values: ArrayLike) -> Ints:
     edges = integers(name, values, ": where a tile begins")
     if not len(edges):
         raise DescriptorError(
-            f"{name} is empty: give 0, the first index of each further tile, and the size of the matrix"
+            f"{name} is empty: give 0, the first index of each further tile, and the size of the dimension"
         )
     if edges[0]:
         raise DescriptorError(f"{name}[0] = {edges[0]} must be 0, where the first tile begins")
@@ -405,25 +474,29 @@ def _edges(name: str, values: ArrayLike) -> Ints:
     return edges
 
 
-def _owners(values: ArrayLike, tiles: tuple[int, int], size: int | None) -> Ints:
+def _owners(values: ArrayLike, tiles: tuple[int, ...], size: int | None) -> Ints:
     try:
         owners = np.array(values)
     except ValueError:
-        raise DescriptorError(f"owners = {values!r} must be a matrix of ranks, one for each tile") from None
+        kind = "a matrix" if len(tiles) == 2 else f"an array of shape {tiles}"
+        raise DescriptorError(f"owners = {values!r} must be {kind} of ranks, one for each tile") from None
     if not owners.size and 0 in tiles:
         return np.zeros(tiles, np.int64)
     if owners.shape != tiles:
         raise DescriptorError(
-            f"owners has shape {owners.shape}, but the edges cut the matrix into {tiles[0]} x {tiles[1]} tiles: give one "
-            "rank for each tile, and one more edge than tiles along each dimension"
+            f"owners has shape {owners.shape}, but the edges cut the {'matrix' if len(tiles) == 2 else 'array'} into "
+            f"{' x '.join(map(str, tiles))} tiles: give one rank for each tile, and one more edge than tiles along "
+            "each dimension"
         )
     if owners.dtype.kind not in "iu":
         raise DescriptorError(f"owners must be integers, not {owners.dtype}")
     bad = np.argwhere(owners < 0 if size is None else (owners < 0) | (owners >= size))
     if len(bad):
-        i, j = bad[0].tolist()
+        place = tuple(bad[0].tolist())
         end = "" if size is None else f", and below the communicator's size {size}"
-        raise DescriptorError(f"owners[{i}, {j}] = {owners[i, j]}: every rank must be at least 0{end}")
+        raise DescriptorError(
+            f"owners[{', '.join(map(str, place))}] = {owners[place]}: every rank must be at least 0{end}"
+        )
     return owners.astype(np.int64)
 
 
