@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ._lazy import lazily
 
 try:
-    from .distributed_array import DistributedArray, distribute, redistribute
+    from .conversion import copy_to, layout_of
+    from .distributed_array import DistributedArray, as_distributed, distribute, redistribute
     from .engine.make import batch, gather, plan, scatter
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(f"{__name__}._"):
@@ -40,7 +41,7 @@ from .layout.tiles import Tiles
 from .tracing import Phase, Phases, timings, trace
 
 if TYPE_CHECKING:
-    from . import blacs, intersections, linalg, scalapack, schedules
+    from . import adapters, blacs, intersections, linalg, scalapack, schedules
     from .connection.connect import accept, connect
     from .engine.paper import PaperPlan
     from .files import dtype_of, load, save, shape_of
@@ -72,13 +73,17 @@ __all__ = [
     "Tiles",
     "WaitTimeoutError",
     "accept",
+    "adapters",
+    "as_distributed",
     "batch",
     "blacs",
     "connect",
+    "copy_to",
     "distribute",
     "dtype_of",
     "gather",
     "intersections",
+    "layout_of",
     "linalg",
     "load",
     "plan",
@@ -97,7 +102,7 @@ __all__ = [
 __getattr__ = lazily(
     globals(),
     {
-        **{name: name for name in ("blacs", "intersections", "linalg", "scalapack", "schedules")},
+        **{name: name for name in ("adapters", "blacs", "intersections", "linalg", "scalapack", "schedules")},
         **dict.fromkeys(("accept", "connect"), "connection.connect"),
         **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
         **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),

@@ -15,9 +15,12 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .adapters.adapter import find
+from .adapters.arguments import array_or_layout, to_distributed
 from .comm.group import first_known
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
+from .conversion import convert, layout_of, not_taken
 from .engine.make import agreed_plan, from_root, gather, plan
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
@@ -29,7 +32,7 @@ from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
-from .layout.tiles import Tiles
+from .layout.tiles import LAYOUTS, Layout, Tiles
 from .layout.waypoints import Via
 
 
@@ -159,7 +162,7 @@ class DistributedArray(Distributed):
         grid: ProcessGrid | None,
         source: Sequence[int] | int,
         axes: Sequence[int | None] | None,
-    ) -> Descriptor:
+    ) -> Layout:
         """The layout that the arguments ask for; an error if they name none, or several."""
         left_out = block is ..., grid is None, np.ndim(source) == 0 and source == 0, axes is None
         written = not all(left_out)
@@ -173,9 +176,11 @@ class DistributedArray(Distributed):
             return out.desc
         if desc is not None:
             layout = descriptor_of(desc)
-            if not isinstance(layout, Descriptor):
-                raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or a DistributedArray")
-            return layout
+            if not isinstance(layout, LAYOUTS):
+                raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, Tiles or a DistributedArray")
+            return layout  # type: ignore[no-any-return]
+        if not isinstance(self._desc, Descriptor):
+            raise DescriptorError(f"{self._desc!r} has no blocks and no grid to start from: give a Descriptor")
         step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block
         if isinstance(block, EllipsisType):  # of a slice, its part of irregular blocks
@@ -206,6 +211,9 @@ class PlanKeywords(TypedDict, total=False):
     agree: str
 
 
+OPTION_NAMES = (
+    "dtype", "comm", "schedule", "exchange", "buffers", "via", "memory_limit", "op", "uplo", "diag", "fill", "agree"
+)  # fmt: skip
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
 D = TypeVar("D", bound=Distributed)
 
@@ -218,10 +226,19 @@ def redistribute(desc_a: D, desc_b: LayoutOrNone, **options: Unpack[PlanKeywords
 def redistribute(desc_a: LayoutOrNone, desc_b: LayoutOrNone, **options: Unpack[PlanKeywords]) -> Redistribution: ...
 
 
+@overload
+def redistribute(desc_a: object, desc_b: object, **options: Unpack[PlanKeywords]) -> Any: ...
+
+
+@overload
+def redistribute(desc_a: object, *, like: object, **options: Unpack[PlanKeywords]) -> Any: ...
+
+
 def redistribute(
-    desc_a: Distributed | LayoutOrNone,
-    desc_b: Distributed | LayoutOrNone,
+    desc_a: object,
+    desc_b: object = ...,
     *misplaced: object,
+    like: object = None,
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | MPI.Intercomm | None = None,
     op: str = "N",
@@ -249,7 +266,10 @@ def redistribute(
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
         Layouts before and after, of the same global shape: a `Descriptor` or `Tiles`, or a ScaLAPACK descriptor with a
         live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None;
-        `comm` must then be given. In place of `desc_a` a `DistributedArray`, which is redistributed.
+        `comm` must then be given. In place of `desc_a` a `DistributedArray`, or an array as for `as_distributed`, which is
+        redistributed.
+    like : object, optional
+        In place of `desc_b` an array whose layout is reached; the result is of its kind, as for `as_distributed`.
     dtype : dtype, optional
         Of the arrays; of a `DistributedArray` its own. Needed only on ranks that are in B but not in A and will pass no
         `out`; on an inter-communicator it is enough that one rank of either side gives it.
@@ -307,8 +327,8 @@ def redistribute(
     Redistribution or DistributedArray
         For two layouts a plan: call it with the local array of A to get that of B. The same object again for the same
         layouts and options, but a new one each time with `agree="first"`. On paper a `PaperPlan`, which says what is
-        missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it. A rank that
-        passes None gets what the others ask for. `plan` gives a plan for arrays too.
+        missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it; with `like`
+        a new array of that kind. A rank that passes None gets what the others ask for. `plan` gives a plan for arrays too.
 
     Raises
     ------
@@ -317,18 +337,71 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
+    options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
+    if like is not None:
+        return _redistribute_like(desc_a, desc_b, misplaced, like, comm, dict(zip(OPTION_NAMES, options, strict=True)))
+    if desc_b is ...:
+        raise TypeError("redistribute() needs a second layout, or like=, an array that has it")
+    desc_a = array_or_layout("desc_a", desc_a, comm, desc_b)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
     if isinstance(desc_a, Distributed):
         returns, dtype = RETURNS_ARRAY, desc_a.dtype if dtype is None else dtype
     elif desc_a is None or desc_b is None:
         returns = None
-    options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
-    agreed = agreed_plan(desc_a, desc_b, options, returns, error)
+    agreed = agreed_plan(desc_a, desc_b, (dtype, *options[1:]), returns, error)
     if not agreed.gives_array:
         return agreed.plan
-    kind, local = (type(desc_a), desc_a.local) if isinstance(desc_a, Distributed) else (DistributedArray, None)
+    kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
+    local = desc_a.local if isinstance(desc_a, Distributed) else None
     return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
+
+
+def _redistribute_like(
+    x: object, desc_b: object, misplaced: Sequence[object], like: object, comm: Any, options: dict[str, Any]
+) -> Any:
+    """The elements of an array in a new object like another one."""
+    if desc_b is not ... or misplaced:
+        raise ArrayError("like= has the layout to reach: redistribute(x, like=y), without a second layout")
+    array = as_distributed(x, comm)
+    if find(like) is not None:
+        return convert(array, like, comm, **{name: options[name] for name in OPTION_NAMES if name != "comm"})
+    return redistribute(array, layout_of(like, comm), **options)
+
+
+def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedArray:
+    """An array of another library as a distributed array in the same memory.
+
+    Collective over the communicator of the array if its library has one, else over `comm`, by default COMM_WORLD. Nothing is
+    copied if the library gives its memory. The layout is read once: an array that changes its layout must be read again.
+
+    Parameters
+    ----------
+    x : object
+        A `jax.Array`, a `Mat` or `Vec` of PETSc, a `DistArray` of mpi4py-fft, an `NPScal` of scalapack4py, a dask array, an
+        object with `__partitioned__`, a pair (layout, local array), or an array of a package with an adapter of its own.
+    comm : MPI.Intracomm, optional
+        Communicator of the processes.
+
+    Returns
+    -------
+    DistributedArray
+        Its layout is a `Descriptor`, or `Tiles` if a process has several local arrays.
+
+    Raises
+    ------
+    ArrayError, DescriptorError
+        The array cannot be taken on this rank: it is on a device, sparse, on another communicator, ...
+    CollectiveError
+        That is so on another rank, or ranks have different layouts.
+    """
+    array = to_distributed("x", x, comm)
+    if not isinstance(array, Distributed):
+        raise not_taken("x", x)
+    if isinstance(array, DistributedArray):
+        return array
+    desc = array.desc if comm is None else array.desc.on(comm)
+    return DistributedArray._from_result(desc, array.local, array.dtype)
 
 
 def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> ArrayError | None:
@@ -337,10 +410,6 @@ def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> Arra
         return ArrayError(
             "redistribute takes two layouts, or a DistributedArray and a layout, and everything else by name: "
             "redistribute(desc_a, desc_b)(a) redistributes the local array a"
-        )
-    if isinstance(desc_a, Distributed) and isinstance(desc_b, Tiles):
-        return ArrayError(
-            "a DistributedArray is not of tiles: plan(array, tiles)(array) gives the local arrays of the tiles"
         )
     if not isinstance(desc_b, Distributed):
         return None

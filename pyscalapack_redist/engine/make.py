@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
+from ..adapters.arguments import layout_of_argument, takes_arrays
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
 from ..comm.links import Links
@@ -34,8 +35,8 @@ from ..exchanges.shared import Shared
 from ..layout.arrays import host_array
 from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, descriptor_of, takes_distributed
-from ..layout.grid import ProcessGrid, same_ranks
+from ..layout.distributed import Distributed
+from ..layout.grid import ProcessGrid, is_nine_integers, same_ranks
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from ..layout.waypoints import Via
 from ..schedules.layout_orders import Load, SearchedSteps, is_by_formula, load_between
@@ -55,6 +56,7 @@ class Agreed(NamedTuple):
     dtype: np.dtype[Any] | None
 
 
+COMM = 1  # index into the options
 LOGGER = logging.getLogger(__name__)
 
 
@@ -116,7 +118,8 @@ def agreed_plan(
     error : Exception, optional
         An error in this rank's arguments that the caller has found, or None.
     """
-    desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
+    desc_a = layout_of_argument("desc_a", desc_a, options[COMM], desc_b)
+    desc_b = layout_of_argument("desc_b", desc_b, options[COMM], desc_a)
     with hold_interrupts() as held:
         spec = resolve(desc_a, desc_b, *options, returns, error)
         if spec.on_paper or spec.idle:
@@ -126,9 +129,6 @@ def agreed_plan(
         with tracing.phase("plan", desc_a, desc_b):
             group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
             return _agreed_plan(spec, group, held.deliver_interrupts)
-
-
-DENSE = 1  # DTYPE, the first of the nine integers
 
 
 def _paper_plan(plan: Plan) -> Redistribution:
@@ -529,15 +529,7 @@ def scatter(
 
 def _is_layout(argument: object, other: object) -> bool:
     """Whether an argument of two is the layout, if the other is no Descriptor."""
-    return isinstance(argument, Descriptor) or (_is_nine_integers(argument) and not _is_nine_integers(other))
-
-
-def _is_nine_integers(argument: object) -> bool:
-    """Whether an argument is nine integers that begin with the type of a dense matrix."""
-    if isinstance(argument, list | tuple) or (isinstance(argument, np.ndarray) and argument.ndim == 1):
-        numbers = list(argument[:10])
-        return len(numbers) == 9 and all(isinstance(n, int | np.integer) for n in numbers) and numbers[0] == DENSE
-    return False
+    return isinstance(argument, Descriptor) or (is_nine_integers(argument) and not is_nine_integers(other))
 
 
 @overload
@@ -550,7 +542,7 @@ def gather(
 ) -> NDArray[Any] | None: ...
 
 
-@takes_distributed("desc", "local")
+@takes_arrays("desc", "local")
 def gather(
     desc: LayoutArgument, local: NDArray[Any] | None, root: int | None = 0, *, comm: MPI.Intracomm | None = None
 ) -> NDArray[Any] | None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins
+from ..adapters.adapter import find
 from ..errors import ArrayError, RedistributionError
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
@@ -256,18 +257,30 @@ def unwrap(
 
 
 def _local_of(name: str, array: Any, desc: Layout) -> Any:
-    if not isinstance(array, Distributed):
-        return host_array(name, array) if isinstance(desc, Descriptor) else array
-    if not isinstance(desc, Descriptor):
-        raise ArrayError(f"{name} is {array!r}, but the plan is for {desc!r}: pass a list of its tiles")
-    layout = array.desc
-    if desc.grid.comm is not None and layout.grid.comm is not None:
-        layout = layout.on(desc.grid.comm)
+    """The local array of a distributed array, or of one of another library; or an array of another library as NumPy's."""
+    if isinstance(array, Distributed):
+        return _checked_local(name, array, array.desc, array.local, desc)
+    adapter = None if isinstance(array, np.ndarray) else find(array)
+    if adapter is not None and desc.comm is not None:
+        error: RedistributionError | None = None
+        try:
+            view = adapter.view(array, desc.comm)
+            if view.layout is not None and view.local is not ...:
+                return _checked_local(name, array, view.layout, view.local, desc)
+        except RedistributionError as caught:
+            error = caught
+        if error is not None and not hasattr(array, "__dlpack__"):  # an array that can be a local array is taken as one
+            raise error
+    return host_array(name, array) if isinstance(desc, Descriptor) else array
+
+
+def _checked_local(name: str, array: Any, layout: Any, local: Any, desc: Layout) -> Any:
+    """A local array, if its layout is the plan's."""
+    if desc.comm is not None and layout.comm is not None:
+        layout = layout.on(desc.comm)
     if layout != desc:
-        raise ArrayError(
-            f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
-        )
-    return array.local
+        raise ArrayError(f"{name} has the layout {layout!r}, but the plan is for {desc!r}: make a plan of its layout")
+    return local
 
 
 def wrap_result(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
@@ -276,7 +289,7 @@ def wrap_result(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: 
     for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
         if isinstance(out, Distributed):
             results[k] = out
-        elif isinstance(a, Distributed) and out is None and isinstance(pair.desc_b, Descriptor):
+        elif isinstance(a, Distributed) and out is None:
             results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
         elif out is not None and results[k] is not None:
             results[k] = out

@@ -447,26 +447,26 @@ def check_shapes(a: Layout, b: Layout, op: str) -> None:
     raise DescriptorError(message)
 
 
-def communicator_of(desc: Descriptor) -> MPI.Intracomm:
-    """The communicator of the descriptor's grid.
+def communicator_of(desc: Layout) -> MPI.Intracomm:
+    """The communicator of a layout.
 
     Raises
     ------
     DescriptorError
-        The argument is no descriptor, or is on paper.
+        The argument is no layout, or is on paper.
     CollectiveError
         The communicator has been freed.
     """
-    if not isinstance(desc, Descriptor):
-        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
-    if desc.grid.comm is None:
+    if not isinstance(desc, LAYOUTS):
+        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or Tiles")
+    if desc.comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
-    check_alive(desc.grid.comm)
-    return desc.grid.comm
+    check_alive(desc.comm)
+    return desc.comm
 
 
-def group_of_all(desc: Descriptor) -> MPIGroup:
-    """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
+def group_of_all(desc: Layout) -> MPIGroup:
+    """All ranks of the communicator of a layout. Collective over it the first time."""
     comm = communicator_of(desc)
     return group_of(comm)
 
@@ -532,11 +532,6 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layo
         return
     if fill is not None:
         raise DescriptorError(f"fill = {fill!r} is not for tiles: leave it out, and fill B in its own layout")
-    for layout in layouts:
-        if layout is not None and layout.copies > 1:
-            raise DescriptorError(
-                f"{layout!r} has replicas, to and from which tiles are not moved: go by one without replicas"
-            )
     if buffers == "datatypes":
         raise ScheduleError(
             "buffers = 'datatypes' with tiles: no derived datatype is made of several local arrays; use buffers='packed'"

@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import ArrayError, DescriptorError, shown
 from .arrays import host_array
 from .descriptor import Descriptor
+from .tiles import LAYOUTS, Layout
 
 R = TypeVar("R")
 # The reflected operator that NumPy's function stands for.
@@ -31,36 +32,45 @@ OPERATORS = {
 
 
 class Distributed:
-    """This rank's part of a distributed array: its descriptor and its local array. Not collective.
+    """This rank's part of a distributed array: its layout and its local array. Not collective.
 
     The operators + - * / combine the local arrays of two arrays of one layout, or of an array and a number.
 
     Parameters
     ----------
-    desc : Descriptor
+    desc : Descriptor or Tiles
         Layout of the array; of a sub-array, `local` is the whole array's.
-    local : ndarray or None
+    local : ndarray, list of ndarray, or None
         This rank's local array, of any fixed-size dtype and any strides; it is not copied. Of an array of shape (LLD, columns),
-        only the rows of the local array are used. On a rank outside the grid None, or an empty array for the dtype.
+        only the rows of the local array are used. On a rank outside the grid None, or an empty array for the dtype. Of tiles a
+        list, with an array for each own tile.
 
     Raises
     ------
     DescriptorError, ArrayError
-        `desc` is no Descriptor, or `local` does not fit it; on this rank only.
+        `desc` is no layout, or `local` does not fit it; on this rank only.
     """
 
     __iter__ = None
+    _dtype: np.dtype[Any] | None = None  # of a rank without a tile
 
-    def __init__(self, desc: Descriptor, local: NDArray[Any] | None) -> None:
+    def __init__(self, desc: Layout, local: Any) -> None:
+        if not isinstance(desc, LAYOUTS):
+            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or Tiles")
+        self._desc = desc
         if not isinstance(desc, Descriptor):
-            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
+            if isinstance(local, list | tuple):
+                local = [host_array(f"local[{k}]", tile) for k, tile in enumerate(local)]
+            desc.own_arrays(local)
+            self._local = local
+            return
         local = host_array("local", local)
         checked = fit_local_array("local", local, desc)
         if local is not None and local.shape == desc.local_shape:
             checked = local
         elif local is not None and checked is None:
             checked = desc.empty(local.dtype)
-        self._desc, self._local = desc, checked
+        self._local = checked
 
     @classmethod
     def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
@@ -70,18 +80,20 @@ class Distributed:
         return cls(desc, Descriptor.from_function(desc, f, dtype))
 
     @classmethod
-    def _from_result(cls, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any] | None) -> Self:
+    def _from_result(cls, desc: Layout, local: Any, dtype: np.dtype[Any] | None) -> Self:
         """The result of a call. Without a local array, as outside the grid, an empty array has the dtype."""
-        return cls(desc, desc.empty(dtype) if local is None and dtype is not None else local)
+        array = cls(desc, desc.empty(dtype) if local is None and dtype is not None else local)
+        array._dtype = dtype
+        return array
 
     @property
-    def desc(self) -> Descriptor:
-        """Layout of the array."""
+    def desc(self) -> Any:
+        """Layout of the array: a `Descriptor`, or `Tiles`."""
         return self._desc
 
     @property
-    def local(self) -> NDArray[Any] | None:
-        """This rank's local array, not a copy; outside the grid None or an empty array."""
+    def local(self) -> Any:
+        """This rank's local array, not a copy; outside the grid None or an empty array; of tiles a list of arrays."""
         return self._local
 
     @property
@@ -97,12 +109,13 @@ class Distributed:
     @property
     def dtype(self) -> np.dtype[Any] | None:
         """Dtype of the elements; None on a rank without a local array."""
-        return None if self._local is None else self._local.dtype
+        arrays = self._local if isinstance(self._local, list | tuple) else [self._local]
+        return next((array.dtype for array in arrays if array is not None), self._dtype)
 
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's
         """The transpose: `desc.T` and a view, `local.T`. Nothing moves."""
-        return type(self)(self._desc.T, None if self._local is None else self._local.T)
+        return self._with(operator.attrgetter("T"), self._desc.T)
 
     @property
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
@@ -111,10 +124,8 @@ class Distributed:
         Nothing moves between ranks. `redistribute(..., op="C")` conjugates without a copy, `op="R"` without transposing. Not
         collective.
         """
-        transpose = self.T
-        if transpose._local is not None and transpose._local.dtype.kind == "c":
-            transpose._local = transpose._local.conj()
-        return transpose
+        transpose, dtype = self.T, self.dtype
+        return transpose._with(np.conj) if dtype is not None and dtype.kind == "c" else transpose
 
     def __getitem__(self, key: object) -> Self:
         """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.
@@ -124,15 +135,25 @@ class Distributed:
         DescriptorError
             A bound is no integer, or a step is not 1.
         """
+        if not isinstance(self._desc, Descriptor):
+            raise DescriptorError(f"{self._desc!r} has no sub-arrays: redistribute the array to a Descriptor first")
         return type(self)(self._desc[key], self._local)
+
+    def _with(self, function: Callable[..., Any], desc: Layout | None = None, *operands: Any) -> Self:
+        """An array of this layout, or of `desc`, with the values of a function of the local arrays, tile by tile."""
+        result = type(self)(self._desc if desc is None else desc, _on_tiles(function, self._local, *operands))
+        result._dtype = self._dtype
+        return result
 
     def copy(self) -> Self:
         """A copy with a new local array; for a slice, the whole array's. Not collective."""
-        return type(self)(self._desc, None if self._local is None else self._local.copy(order="K"))
+        return self._with(operator.methodcaller("copy", order="K"))
 
     def astype(self, dtype: DTypeLike) -> Self:
         """A copy with another dtype, as by `numpy.ndarray.astype`; for a slice, of the whole array. Not collective."""
-        return type(self)(self._desc, None if self._local is None else self._local.astype(dtype))
+        converted = self._with(operator.methodcaller("astype", dtype))
+        converted._dtype = np.dtype(dtype)
+        return converted
 
     def __add__(self, other: Any) -> Self:
         return self._compute(np.add, "+", self, other)
@@ -159,7 +180,7 @@ class Distributed:
         return self._compute(np.true_divide, "/", other, self)
 
     def __neg__(self) -> Self:
-        return type(self)(self._desc, None if self._local is None else -self._local)
+        return self._with(operator.neg)
 
     def _compute(self, function: np.ufunc, operator: str, first: Any, second: Any) -> Self:
         """Combine local arrays of two arrays of one layout, or of an array and a number; for slices, of the whole arrays."""
@@ -174,8 +195,7 @@ class Distributed:
                     f"a {operator} b.redistribute(a)"
                 )
         operands = [operand.local if isinstance(operand, Distributed) else operand for operand in (first, second)]
-        missing = any(operand is None for operand in operands)
-        return type(self)(self._desc, None if missing else function(*operands))
+        return type(self)(self._desc, _on_tiles(function, *operands))
 
     def _refuse(self, operation: str) -> NoReturn:
         """Raise a TypeError that names the remedies."""
@@ -209,11 +229,13 @@ class Distributed:
         return self._refuse(f"{function.__module__}.{function.__name__}")
 
     def __repr__(self) -> str:
-        if self._local is None or self._desc.coords is None:
+        if not isinstance(self._desc, Descriptor):
+            local = f"{len(self._desc.own)} tiles of it here"
+        elif self._local is None or self._desc.coords is None:
             local = "nothing of it here"
         else:
             local = f"{' x '.join(map(str, self._local.shape))} of it here"
-        dtype = "" if self._local is None else f"{self._local.dtype}, "
+        dtype = "" if self.dtype is None else f"{self.dtype}, "
         return f"{type(self).__name__}({self._desc!r}, {dtype}{local})"
 
 
@@ -237,6 +259,15 @@ def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[...,
         return call
 
     return decorated
+
+
+def _on_tiles(function: Callable[..., Any], *operands: Any) -> Any:
+    """The value of a function of local arrays and numbers; None where an array is missing; of lists a list, tile by tile."""
+    tiles = next((operand for operand in operands if isinstance(operand, list | tuple)), None)
+    if tiles is not None:
+        lists = [operand if isinstance(operand, list | tuple) else [operand] * len(tiles) for operand in operands]
+        return [_on_tiles(function, *each) for each in zip(*lists, strict=True)]
+    return None if any(operand is None for operand in operands) else function(*operands)
 
 
 def fit_local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:

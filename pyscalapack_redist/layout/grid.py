@@ -464,3 +464,11 @@ class NineIntegers(NamedTuple):
             The grid has no BLACS context yet, or a number does not fit in 32 bits.
         """
         return np.asarray(build_fields((1, self.grid.context, *self.shape, *self.block, *self.source, self.lld)))
+
+
+def is_nine_integers(argument: object) -> bool:
+    """Whether an argument is nine integers that begin with the type of a dense matrix."""
+    if isinstance(argument, list | tuple) or (isinstance(argument, np.ndarray) and argument.ndim == 1):
+        numbers = list(argument[:10])
+        return len(numbers) == 9 and all(isinstance(n, int | np.integer) for n in numbers) and numbers[0] == 1
+    return False

@@ -1,0 +1,143 @@
+"""Adapter: the conversion of arrays of one library; and the one for an object, by the module of its type."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..comm.mpi import MPI
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
+from ..layout.tiles import Layout, Tiles
+
+
+class View(NamedTuple):
+    """The layout and the memory of an array of another library.
+
+    Attributes
+    ----------
+    layout : Descriptor, Tiles or None
+        The layout; None on a rank that cannot know it.
+    local : ndarray, list of ndarray, or None
+        This rank's local array, as of a `DistributedArray`; `...` if the object is a layout without elements.
+    dtype : dtype, optional
+        Of the elements, for ranks without any.
+    """
+
+    layout: Layout | None
+    local: Any = ...
+    dtype: np.dtype[Any] | None = None
+
+
+class Blueprint(NamedTuple):
+    """A new array of another library, to be filled.
+
+    Attributes
+    ----------
+    layouts : sequence of Descriptor, Tiles, or None on a rank that cannot know it
+        Of the new array. Several layouts together, if some elements are on several processes and tiles cannot say that.
+    order : {"F", "C"}
+        Order of elements in the local arrays.
+    build : callable
+        Makes the object of the local arrays of this rank: one argument for each layout, an array, or a list of arrays for
+        `Tiles`. The object may keep their memory. On a rank outside a grid the array is empty, and has the dtype.
+    """
+
+    layouts: Sequence[Any]
+    order: str
+    build: Callable[..., Any]
+
+
+class Adapter(ABC):
+    """The arrays of one library. `view` and `make` raise a RedistributionError, on any rank, for what they do not take."""
+
+    @abstractmethod
+    def takes(self, x: Any) -> bool:
+        """Whether an object of the library's is an array, or one with a layout."""
+
+    @abstractmethod
+    def view(self, x: Any, comm: MPI.Intracomm) -> View:
+        """The layout on `comm`, and this rank's local arrays; not copies if the library gives its memory.
+
+        All ranks of `comm` call it, and none waits for another that raises an error.
+        """
+
+    @abstractmethod
+    def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
+        """The blueprint of an array of this shape in the layout of another array, as far as that fits. Not collective."""
+
+    def communicator(self, x: Any) -> MPI.Intracomm | None:
+        """The communicator of the array, if the library has one."""
+        return None
+
+    def replicated(self, like: Any, values: NDArray[Any]) -> Any:
+        """An array that each rank has whole, in the library's form; by default NumPy's."""
+        return values
+
+
+# The adapter, MODULE:CLASS, for the top-level modules in which types are defined.
+ADAPTERS = {
+    "PyScalapack": "scalapack4py:PyScalapackArrays",
+    "dask": "dask:DaskArrays",
+    "gpaw": "gpaw:GPAWMatrices",
+    "jax": "jax:JaxArrays",
+    "jaxlib": "jax:JaxArrays",
+    "mpi4py_fft": "mpi4py_fft:Pencils",
+    "nvmath": "nvmath:NvmathDistributions",
+    "petsc4py": "petsc:PetscObjects",
+    "scalapack4py": "scalapack4py:NPScalArrays",
+}
+PARTITIONED = "__partitioned__"
+
+
+@functools.cache
+def _entry_points() -> dict[str, Any]:
+    """Entry points of other packages' adapters by the module that they are for."""
+    return {entry.name: entry for entry in entry_points(group=__package__)}
+
+
+@functools.cache
+def _loaded(name: str) -> Adapter:
+    module, _, kind = name.partition(":")
+    adapter: Adapter = getattr(importlib.import_module(f"{__package__}.{module}"), kind)()
+    return adapter
+
+
+@functools.cache
+def _of_type(kind: type) -> Adapter | None:
+    """The adapter for a type, by the top-level modules of the type and of its base classes."""
+    if issubclass(kind, Distributed | Descriptor | Tiles):
+        return None
+    modules = [base.__module__.partition(".")[0] for base in kind.__mro__]
+    if hasattr(kind, PARTITIONED):
+        return _loaded("partitioned:PartitionedArrays")
+    for module in modules:
+        if module in ADAPTERS:
+            return _loaded(ADAPTERS[module])
+    for module in modules:
+        if module not in ("builtins", "numpy") and module in _entry_points():
+            adapter: Adapter = _entry_points()[module].load()()
+            return adapter
+    return None
+
+
+def find(x: object) -> Adapter | None:
+    """The adapter that takes an object; None for what is no array of another library. Not collective.
+
+    Of a pair of a layout and a local array, the layout's library is asked first.
+    """
+    if type(x) is np.ndarray or x is None:
+        return None
+    is_pair = isinstance(x, tuple) and len(x) == 2
+    adapter = _of_type(type(x[0] if is_pair else x))  # type: ignore[index, arg-type]
+    if adapter is not None and adapter.takes(x):
+        return adapter
+    pairs = _loaded("pairs:Pairs") if is_pair else None
+    return pairs if pairs is not None and pairs.takes(x) else None

@@ -1,0 +1,161 @@
+"""Arguments that are arrays of other libraries, read on all ranks: each becomes a distributed array, or its layout."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..comm.group import first_known
+from ..comm.groups import group_of
+from ..comm.mpi import MPI
+from ..comm.vote import Statement, Vote, digest
+from ..errors import ArrayError, DescriptorError
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
+from ..layout.grid import checked_communicator
+from ..layout.tiles import LAYOUTS, Layout
+from .adapter import Adapter, Blueprint, View, find
+
+R = TypeVar("R")
+
+
+def view_of(name: str, x: object, comm: Any = None, other: object = None) -> View | None:
+    """The view of an array of another library, with a layout that all ranks know; None for other objects.
+
+    Collective over the communicator of the array if its library has one, else over `comm`, else over that of the layout
+    `other`, else over COMM_WORLD.
+    """
+    adapter = find(x)
+    if adapter is None:
+        return None
+    comm = communicator_for(adapter, x, comm, other)
+    view = View(None)
+
+    def read() -> Sequence[Layout | None]:
+        nonlocal view
+        view = adapter.view(x, comm)
+        if view.layout is not None and view.local is not ...:
+            _distributed(view)  # raises for a local array that does not fit
+        return [view.layout]
+
+    (layout,) = agreed_layouts(name, read, comm)
+    return view._replace(layout=layout)
+
+
+def blueprint_for(like: object, adapter: Adapter, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
+    """The blueprint of an array of this shape like another one, with layouts that all ranks know. Collective over `comm`."""
+    blueprint = Blueprint([], "F", tuple)
+
+    def make() -> Sequence[Layout | None]:
+        nonlocal blueprint
+        blueprint = adapter.make(like, shape, comm)
+        return blueprint.layouts
+
+    layouts = agreed_layouts("like", make, comm)
+    return blueprint._replace(layouts=layouts)
+
+
+def communicator_for(adapter: Adapter, x: object, comm: Any, other: object = None) -> MPI.Intracomm:
+    """The communicator over which an array of another library is read."""
+    of_other = other.comm if isinstance(other, LAYOUTS) else None
+    own = adapter.communicator(x)
+    chosen: MPI.Intracomm = next((each for each in (own, comm, of_other) if each is not None), MPI.COMM_WORLD)
+    checked_communicator(chosen)
+    return chosen
+
+
+def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm: MPI.Intracomm) -> list[Layout]:
+    """Read layouts on each rank, and share them with ranks that cannot know them. Collective over `comm`.
+
+    Raises
+    ------
+    RedistributionError
+        A rank cannot read them, two ranks read different ones, or none knows one. On all ranks.
+    """
+    group = group_of(comm)
+    layouts: Sequence[Layout | None] = ()
+    error: Exception | None = None
+    try:
+        layouts = read()
+    except Exception as caught:
+        error = caught
+    is_unknown = None in layouts
+    value = (
+        None
+        if is_unknown or error
+        else digest(tuple([layout.layout_digest for layout in layouts if layout is not None]))
+    )
+    outcome = group.agree(
+        Vote(failed=group.failure_code(error), call=digest(("layout", name)), source=value, pending=is_unknown),
+        error,
+        lambda: [Statement(f"the layout of {name}", value, ", ".join(map(repr, layouts)))],
+        lambda outcome: bool(outcome.pending),
+    )
+    if outcome.pending:
+        packed = group.combine(
+            None if is_unknown else [(type(layout), layout._pack()) for layout in layouts if layout is not None],
+            first_known,
+        )
+        if packed is None:
+            raise DescriptorError(f"no rank knows the layout of {name}")
+        if is_unknown:
+            layouts = [kind._unpack(content, comm) for kind, content in packed]
+    return [layout for layout in layouts if layout is not None]
+
+
+def to_distributed(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
+    """A distributed array in the memory of an array of another library; other objects unchanged. Collective, as `view_of`."""
+    view = view_of(name, x, comm, other)
+    if view is None:
+        return x
+    if view.local is ...:
+        raise ArrayError(
+            f"{name} is a {type(x).__name__}, a layout without elements: give a pair, ({name}, local array)"
+        )
+    return _distributed(view)
+
+
+def _distributed(view: View) -> Distributed:
+    assert view.layout is not None
+    return Distributed._from_result(view.layout, view.local, view.dtype)
+
+
+def array_or_layout(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
+    """As `to_distributed`, but the layout of an object without elements. Nine integers in a C structure are a layout."""
+    view = None if isinstance(x, ctypes.Structure) else view_of(name, x, comm, other)
+    if view is None:
+        return x
+    return view.layout if view.local is ... else _distributed(view)
+
+
+def layout_of_argument(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
+    """The layout of an array; objects that are no arrays are unchanged. Collective for arrays of other libraries."""
+    if isinstance(x, Distributed):
+        return x.desc
+    view = None if isinstance(x, ctypes.Structure) else view_of(name, x, comm, other)
+    return x if view is None else view.layout
+
+
+def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function take an array in place of its first two arguments, a descriptor and a local array, by these names.
+
+    The array is distributed, or of another library; with `comm` among the keywords.
+    """
+
+    def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> R:
+            if not arguments or isinstance(arguments[0], Descriptor | np.ndarray | ctypes.Structure | None):
+                return function(*arguments, **keywords)
+            array = to_distributed("array", arguments[0], keywords.get("comm"))
+            if not isinstance(array, Distributed):
+                return function(*arguments, **keywords)
+            return function(*[getattr(array, name) for name in names], *arguments[1:], **keywords)
+
+        return call
+
+    return decorated

@@ -1,0 +1,123 @@
+"""Conversion of distributed arrays into arrays of other libraries: new ones like a given one, or its own memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .adapters.adapter import find
+from .adapters.arguments import blueprint_for, communicator_for, layout_of_argument, to_distributed
+from .comm.group import first_known
+from .comm.groups import group_of
+from .comm.mpi import MPI
+from .engine.make import plan
+from .errors import ArrayError
+from .layout.arrays import new_array
+from .layout.descriptor import Descriptor
+from .layout.distributed import Distributed
+from .layout.letters import OPERATIONS, letter_of, transposes
+from .layout.tiles import LAYOUTS, Layout
+
+
+def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
+    """The layout of an array of another library, of a `DistributedArray`, or of a pair (layout, local array).
+
+    Collective over the communicator of the array if its library has one, else over `comm`, by default COMM_WORLD.
+
+    Parameters
+    ----------
+    x : object
+        An array as for `as_distributed`, or a library's object that has the layout only.
+    comm : MPI.Intracomm, optional
+        Communicator of the processes.
+
+    Returns
+    -------
+    Descriptor or Tiles
+        The layout; `Tiles` if a process has several local arrays.
+
+    Raises
+    ------
+    ArrayError, DescriptorError
+        The object has no layout, or one that cannot be taken, on this rank.
+    CollectiveError
+        That is so on another rank, or ranks have different layouts.
+    """
+    layout = layout_of_argument("x", x, comm)
+    if isinstance(layout, LAYOUTS):
+        return layout
+    raise not_taken("x", x)
+
+
+def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
+    """Copy the elements of one array into the memory of another. Collective, as `redistribute`.
+
+    Parameters
+    ----------
+    x, y : object
+        Arrays as for `as_distributed`, of one shape and dtype, in any layouts. `y` is written.
+    comm : MPI.Intracomm, optional
+        Communicator that holds the processes of both.
+
+    Raises
+    ------
+    ArrayError, DescriptorError
+        An array cannot be taken, or `y` cannot be written, on this rank; `redistribute(x, like=y)` makes a new array.
+    CollectiveError
+        That is so on another rank.
+    """
+    source = to_distributed("x", x, comm)
+    target = to_distributed("y", y, comm, source.desc if isinstance(source, Distributed) else None)
+    for name, array, given in (("x", source, x), ("y", target, y)):
+        if not isinstance(array, Distributed):
+            raise not_taken(name, given)
+    plan(source.desc, target.desc, dtype=source.dtype, comm=comm)(source.local, target.local)
+
+
+def not_taken(name: str, x: object) -> ArrayError:
+    """The error for an object that no adapter takes."""
+    kind = f"{type(x).__module__}.{type(x).__name__}"
+    remedy = "give a DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
+    if kind.startswith("scipy.sparse"):
+        remedy = "sparse matrices are not taken: make a dense one"
+    elif isinstance(x, np.ndarray):
+        remedy = "of a local array the layout is not known: give a pair (layout, local array); distribute takes a whole array"
+    return ArrayError(f"{name} is a {kind}: {remedy}")
+
+
+def convert(array: Distributed, like: Any, comm: MPI.Intracomm | None = None, **options: Any) -> Any:
+    """The elements of a distributed array in a new object of the kind and the layout of `like`. Collective.
+
+    The options are those of `plan`.
+    """
+    adapter = find(like)
+    if adapter is None:
+        raise not_taken("like", like)
+    comm = communicator_for(adapter, like, comm, array.desc)
+    shape = array.shape[::-1] if transposes(letter_of("op", options.get("op", "N"), OPERATIONS)) else array.shape
+    blueprint = blueprint_for(like, adapter, shape, comm)
+    group = group_of(comm)
+    dtype = group.combine(options.pop("dtype", None) or array.dtype, first_known)
+    if dtype is None:
+        raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
+    parts: list[Any] = []
+    for layout in blueprint.layouts:
+        local = new_local(layout, dtype, blueprint.order)
+        parts.append(local)
+        plan(array.desc, layout, dtype=dtype, comm=comm, **options)(array.local, local)
+    result: Any = None
+    error: Exception | None = None
+    try:
+        result = blueprint.build(*parts)
+    except Exception as caught:
+        error = caught
+    group.combine(error=error)
+    return result
+
+
+def new_local(layout: Layout, dtype: np.dtype[Any], order: str) -> Any:
+    """A new local array of a layout, uninitialized; of tiles a list."""
+    if isinstance(layout, Descriptor):
+        return new_array(layout.local_shape, dtype, order)
+    return [new_array(shape, dtype, order) for shape in layout.local_shapes]
