@@ -7,20 +7,22 @@ gives shape and dtype.
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import itertools
 import math
 import operator
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import EllipsisType
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from ..errors import DescriptorError, FileError, shown
+from ..errors import DescriptorError, FileError, RedistributionError, shown
 from ..layout.axis import BlockCyclic, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import sub_array
@@ -41,7 +43,6 @@ FOREIGN = {
     ".json": "JSON",
     ".mat": "MATLAB's format",
     ".mtx": "Matrix Market's format",
-    ".zarr": "Zarr",
     ".nc": "netCDF",
     ".parquet": "Parquet",
     ".pkl": "Python's pickle",
@@ -51,10 +52,12 @@ FOREIGN = {
 
 
 NOT_READ = (
-    "cannot be read: use a .npy or .h5 file; if this file contains the elements as they are in memory, give dtype= and "
+    "cannot be read: use a .npy, .h5 or .zarr file; if this file contains the elements as they are in memory, give dtype= and "
     "offset=, the byte where they begin"
 )
-NOT_WRITTEN = "cannot be written: use a name in .npy, .h5 or .hdf5, or another suffix (.bin) for the elements alone"
+NOT_WRITTEN = (
+    "cannot be written: use a name in .npy, .h5, .hdf5 or .zarr, or another suffix (.bin) for the elements alone"
+)
 
 
 def check_format(name: str, refusal: str) -> None:
@@ -69,23 +72,49 @@ def is_hdf5(name: str) -> bool:
     return name.lower().endswith((".h5", ".hdf5"))
 
 
+def is_zarr(name: str) -> bool:
+    """Whether a directory of this name is a Zarr store."""
+    return name.lower().endswith(".zarr")
+
+
 def is_npy(name: str) -> bool:
     """Whether a file of this name is a .npy file."""
     return name.lower().endswith(".npy")
 
 
+def is_raw(name: str) -> bool:
+    """Whether a file of this name has the elements alone."""
+    return not (is_npy(name) or is_hdf5(name) or is_zarr(name))
+
+
+@contextlib.contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Turn errors of a library, which have many types, into FileErrors."""
+    try:
+        yield
+    except (RedistributionError, MemoryError):
+        raise
+    except Exception as error:
+        raise FileError(f"{name}: {error}") from error
+
+
 def checked_path(path: object, dataset: object) -> str:
-    """The path as text."""
+    """The path as text, without a slash at the end of a Zarr store."""
     try:
         name = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
     except TypeError:
         raise FileError(f"path = {path!r} must be a str or a pathlib.Path") from None
     if not name or "\0" in name:
         raise FileError(f"path = {name!r} must name a file, without NUL")
+    if is_zarr(name.rstrip(os.sep)):
+        name = name.rstrip(os.sep)
+    store = next((str(folder) for folder in Path(name).parents if is_zarr(str(folder))), None)
+    if store is not None:
+        raise FileError(f"path = {name!r} is in the Zarr store {store}: give the store, and the array by dataset=")
     if dataset is not None:
-        if not is_hdf5(name):
+        if not (is_hdf5(name) or is_zarr(name)):
             raise FileError(
-                f"dataset = {dataset!r} is for HDF5 files, whose names end in .h5 or .hdf5; the name is {name!r}"
+                f"dataset = {dataset!r} is for HDF5 and Zarr, names in .h5, .hdf5 or .zarr; the name is {name!r}"
             )
         if not isinstance(dataset, str) or not dataset.strip("/") or "\0" in dataset:
             raise FileError(f"dataset = {dataset!r} must be the name of a data set in {name}")
@@ -138,6 +167,8 @@ class FileArray:
         Byte of the first element.
     window : tuple of slice, optional
         The window; by default the whole array.
+    read_unit, write_unit : tuple of int, optional
+        Shapes of the parts that one rank reads or writes whole; by default single elements.
     """
 
     dtype: np.dtype[Any]
@@ -145,6 +176,8 @@ class FileArray:
     order: str
     offset: int
     window: Region | None = None
+    read_unit: tuple[int, ...] | None = None
+    write_unit: tuple[int, ...] | None = None
 
     @property
     def end(self) -> int:
@@ -304,7 +337,7 @@ class FilePart:
 
     def check(self, name: str) -> None:
         """Check the arguments for an existing file, before it is opened; a FileError if they are invalid."""
-        raw = not (is_npy(name) or is_hdf5(name))
+        raw = is_raw(name)
         for argument, value in (("order", self.order), ("offset", self.offset), ("shape", self.shape)):
             if value is not None and not raw:
                 raise FileError(f"{argument} = {value!r} is for raw files: {name} has its own; omit it")
@@ -325,14 +358,21 @@ class FilePart:
         elif raw and self.window is not None:
             raise FileError(f"window = {self._text}: {name} is read as raw binary, which has no shape: give shape=")
 
-    def check_new(self, name: str) -> None:
+    def check_new(self, name: str, dataset: object) -> None:
         """Check the arguments for a new file; a FileError if they are invalid."""
+        if dataset is not None and is_zarr(name):
+            raise FileError(
+                f"dataset = {dataset!r} is for window=: without window= the array is the whole store {name}; to write into a "
+                "group, make the array by zarr.create_array, and give window=..."
+            )
         for argument, value in (("shape", self.shape), ("offset", self.offset)):
             if value is not None:
                 raise FileError(f"{argument} = {value!r} is for window=: without window= the array is the whole file")
         self._check_order()
-        if self.order == "F" and is_hdf5(name):
-            raise FileError(f"order = 'F': in {name} the last index runs fastest, as always in HDF5; omit it")
+        if self.order == "F" and (is_hdf5(name) or is_zarr(name)):
+            raise FileError(
+                f"order = 'F': in {name} the last index runs fastest, as always in HDF5 and here in Zarr; omit it"
+            )
 
     def _check_order(self) -> None:
         if self.order is not None and (not isinstance(self.order, str) or self.order not in ("C", "F")):
@@ -372,6 +412,45 @@ class FilePart:
         if shape != desc.shape:
             raise FileError(f"{window}, has shape {shape}, but desc has shape {desc.shape}: they must be equal")
         return replace(array, window=tuple(slice(part.offset, part.offset + part.n) for part in parts))
+
+
+Lengths = Sequence[int] | int | None
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """The arguments of `save` that describe how a new Zarr array is stored."""
+
+    chunks: Lengths
+    shards: Lengths
+    options: Mapping[str, Any] | None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The arguments as plain values that are equal on ranks with equal arguments."""
+        return str(self.chunks), str(self.shards), None if self.options is None else str(sorted(self.options.items()))
+
+    def checked(self, name: str, shape: Sequence[int], is_new: bool) -> Chunking:
+        """The arguments with a length for each dimension; a FileError if they are invalid."""
+        arguments = {"chunks": self.chunks, "shards": self.shards, "zarr": self.options}
+        for argument, value in arguments.items():
+            if value is not None and not (is_zarr(name) and is_new):
+                reason = f"{name} has its own" if is_zarr(name) else f"{name} does not end in .zarr"
+                raise FileError(f"{argument} = {shown(value)} is for new Zarr stores, but {reason}; omit it")
+        if self.options is not None and not isinstance(self.options, Mapping):
+            raise FileError(f"zarr = {shown(self.options)} must be a dict of arguments of zarr.create_array")
+        return Chunking(_lengths("chunks", self.chunks, shape), _lengths("shards", self.shards, shape), self.options)
+
+
+def _lengths(argument: str, value: Lengths, shape: Sequence[int]) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    lengths = tuple(value) if isinstance(value, Iterable) else (value,) * len(shape)
+    if len(lengths) != len(shape):
+        raise FileError(
+            f"{argument} = {value!r} must have {len(shape)} entries, one for each dimension, or be one number"
+        )
+    return tuple(whole_number(f"{argument}[{k}]", n, 1) for k, n in enumerate(lengths))
 
 
 def _bounds(part: object) -> str:

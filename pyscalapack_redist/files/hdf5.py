@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.groups import MPIGroup
-from ..errors import FileError, LibraryError, RedistributionError, callers_level
+from ..errors import FileError, LibraryError, callers_level
 from ..layout.descriptor import Descriptor
-from .contents import FileArray, FilePart
+from .contents import FileArray, FilePart, named_errors
 from .slabs import ArrayFile, Slab, check_openable, on_all, on_first
 
 
@@ -48,7 +48,7 @@ class Hdf5(ArrayFile):
         """Make the file with the data set, and copy the other contents of `target`. Collective."""
 
         def make() -> None:
-            with _named(self.name):
+            with named_errors(self.name):
                 if os.path.exists(target):
                     os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
                     shutil.copyfile(target, self.path)
@@ -65,7 +65,7 @@ class Hdf5(ArrayFile):
     @contextmanager
     def opened(self, mode: str) -> Iterator[Any]:
         def open_file() -> Any:  # None on a rank that does not call HDF5
-            with _named(self.name):
+            with named_errors(self.name):
                 if self._parallel:
                     return self._h5py.File(self.path, mode, driver="mpio", comm=self.group.comm)
                 return self._h5py.File(self.path, mode) if self.group.rank == 0 else None
@@ -75,7 +75,7 @@ class Hdf5(ArrayFile):
         file = on_all(self.group, open_file)
 
         def close() -> None:
-            with _named(self.name):
+            with named_errors(self.name):
                 if file is not None:
                     file.close()
 
@@ -92,17 +92,17 @@ class Hdf5(ArrayFile):
             os.fsync(file.fileno())
 
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        with _named(self.name):
+        with named_errors(self.name):
             return np.asarray(file[self._dataset][array.within(slab.own)], dtype)
 
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        with _named(self.name):
+        with named_errors(self.name):
             file[self._dataset][array.within(slab.own)] = part
 
 
 def read_dataset(h5py: Any, path: str, dataset: str, name: str) -> FileArray:
     """Read shape and dtype of a data set; `name` is the file's name in errors."""
-    with _named(name), h5py.File(path, "r") as file:
+    with named_errors(name), h5py.File(path, "r") as file:
         item = file.get(dataset)
         if not isinstance(item, h5py.Dataset):
             group = isinstance(item, h5py.Group)
@@ -114,17 +114,6 @@ def read_dataset(h5py: Any, path: str, dataset: str, name: str) -> FileArray:
             content = "nothing (H5S_NULL)" if item.shape is None else item.dtype
             raise FileError(f"{name}: {dataset} holds {content}: only fixed sizes can be read")
         return FileArray(item.dtype, item.shape, "C", 0)
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Turn errors of HDF5, which have many types, into FileErrors."""
-    try:
-        yield
-    except RedistributionError:
-        raise
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise FileError(f"{name}: {error}") from error
 
 
 def library(path: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -23,19 +23,24 @@ from ..layout.tiles import LayoutArgument, layout_on
 from .contents import (
     NOT_READ,
     NOT_WRITTEN,
+    Chunking,
     FileArray,
     FilePart,
+    Lengths,
     Window,
     check_format,
     check_ordinary,
     checked_path,
     is_hdf5,
     is_npy,
+    is_zarr,
     read_npy_header,
 )
 from .hdf5 import Hdf5, library, read_dataset
-from .replacement import replace_file
+from .replacement import check_regular, replace_file
 from .slabs import ArrayFile, MPIFile, on_all, on_first, one_file, outcome_of
+from .zarr_store import ZarrStore, check_array_store, read_array
+from .zarr_store import library as zarr_library
 
 D = TypeVar("D", bound=Distributed)
 DATASET = "data"
@@ -94,10 +99,10 @@ def load(
 
     Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it.
 
-    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), others raw binary. Suffixes of
-    other formats, such as .npz or .csv, are an error, unless `offset` has the byte where elements begin. .npy and raw files are
-    read by MPI-IO. HDF5 is read in parallel if h5py was built with MPI; else the first rank reads for all, with a
-    RuntimeWarning.
+    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .zarr (a Zarr store in a directory,
+    of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz or .csv, are an error, unless
+    `offset` has the byte where elements begin. .npy and raw files are read by MPI-IO. HDF5 is read in parallel if h5py was
+    built with MPI; else the first rank reads for all, with a RuntimeWarning. Of a Zarr store each rank reads whole chunks.
 
     Parameters
     ----------
@@ -115,7 +120,7 @@ def load(
     offset : int, optional
         Byte of a raw file where the array begins; the file may be longer. By default the array is the whole file.
     dataset : str, optional
-        Name of the data set in an HDF5 file; "data" by default.
+        Name of the data set in an HDF5 file, "data" by default; or of the array in a Zarr group, by default the store's own.
     window : slice or tuple of slice, optional
         Part of the file's array to read, such as `np.s_[10:50, :]`. As in `desc[10:50, :]`, negative bounds count from the end,
         `...` stands for all remaining dimensions, and a step must be 1.
@@ -141,7 +146,7 @@ def load(
         The file does not exist, is too short, has another shape or dtype, or holds Python objects; or ranks see different files
         of that name; or it was replaced or changed while it was read, and `out` has parts of it. On all ranks.
     ArrayError, DescriptorError, LibraryError
-        An argument is invalid on this rank, or h5py is missing.
+        An argument is invalid on this rank, or h5py or zarr is missing.
     CollectiveError
         An argument is invalid on another rank, or a rank could not read.
     """
@@ -167,7 +172,7 @@ def load(
     name, wanted, local = checked or ("", None, None)
     wanted = _agreed(group, desc, ("load", name, *part.key, dataset), wanted, error)
     file = _array_file(group, name, name, dataset)
-    with one_file(group, name, file.callers):
+    with one_file(group, file.identity(), file.callers):
         array = file.locate(part, desc, wanted)
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
@@ -185,6 +190,9 @@ def save(
     *,
     order: str | None = None,
     dataset: str | None = None,
+    chunks: Lengths = None,
+    shards: Lengths = None,
+    zarr: Mapping[str, Any] | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
@@ -201,6 +209,9 @@ def save(
     *,
     order: str | None = None,
     dataset: str | None = None,
+    chunks: Lengths = None,
+    shards: Lengths = None,
+    zarr: Mapping[str, Any] | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
@@ -218,6 +229,9 @@ def save(
     *,
     order: str | None = None,
     dataset: str | None = None,
+    chunks: Lengths = None,
+    shards: Lengths = None,
+    zarr: Mapping[str, Any] | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
@@ -233,11 +247,12 @@ def save(
     unless all arguments are valid on all ranks. A program that is killed during the call, or cannot write on, leaves some
     elements of the window new and others old; an HDF5 file may then be unreadable.
 
-    The suffix of the name selects the format, as for `load`; other formats, such as .npz or .csv, are an error. Without
-    `window` the file is written in the same directory under a temporary name (.NAME.MACHINE.PID.START.TOKEN.part), brought to
-    the disk, and renamed by the first rank; if anything fails before, an old file of that name stays unchanged. The next call
-    for the same file removes the temporary file of a killed program if a rank runs on the machine that wrote it; else a
-    RuntimeWarning names the file.
+    The suffix of the name selects the format, as for `load`; other formats, such as .npz or .csv, are an error. A Zarr store
+    has version 3; one rank writes each shard, or each chunk if there are no shards. Without `window` the file, or store, is
+    written in the same directory under a temporary name (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed
+    by the first rank; if anything fails before, an old file of that name stays unchanged. The next call for the same file
+    removes the temporary file of a killed program if a rank runs on the machine that wrote it; else a RuntimeWarning names the
+    file.
 
     Parameters
     ----------
@@ -249,10 +264,16 @@ def save(
     path : str or path
         The file, equal on all ranks; all must have access to it. Its dtype is that of `local`, including the byte order.
     order : {"C", "F"}, optional
-        Index that runs fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 it is always the last.
+        Index that runs fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 and Zarr, the last.
         With `window`, the order of the existing raw file.
     dataset : str, optional
-        Name of the data set in an HDF5 file; "data" by default. Other contents of the file stay.
+        Name of the data set in an HDF5 file, "data" by default; other contents of the file stay. With `window`, of the array in
+        a Zarr group.
+    chunks, shards : sequence of int, or one for all dimensions, optional
+        Shapes of the chunks and shards of a new Zarr array. By default chunks as zarr chooses them, and no shards; with
+        `shards`, chunks of up to 1 MiB. A shard is one file of whole chunks.
+    zarr : dict, optional
+        More arguments of `zarr.create_array` for a new Zarr array, such as {"compressors": None} or {"fill_value": 1.0}.
     window : slice or tuple of slice, optional
         Part of the file's array to write, of the shape of `desc`, as for `load`.
     shape : sequence of int, optional
@@ -273,34 +294,35 @@ def save(
         such window; or ranks see different files of that name; or it was replaced during the call. On all ranks, or a
         CollectiveError on ranks that could write.
     ArrayError, DescriptorError, LibraryError
-        An argument is invalid on this rank, or h5py is missing.
+        An argument is invalid on this rank, or h5py or zarr is missing.
     CollectiveError
         An argument is invalid on another rank, or a rank could not write.
     """
     desc = layout_on(desc, comm)
-    group, part = group_of_all(desc), FilePart(window, shape, order, offset)
+    group, part, chunking = group_of_all(desc), FilePart(window, shape, order, offset), Chunking(chunks, shards, zarr)
 
-    def check() -> tuple[str, NDArray[Any] | None]:
+    def check() -> tuple[str, NDArray[Any] | None, Chunking]:
         name = checked_path(path, dataset)
         check_format(name, NOT_WRITTEN)
         _check_through(through)
         if window is None:
-            part.check_new(name)
+            part.check_new(name, dataset)
         else:
             part.check(name)
-        return name, _local_array("local", local, desc)
+        checked_chunking = chunking.checked(name, desc.shape, window is None)
+        return name, _local_array("local", local, desc), checked_chunking
 
     checked, error = outcome_of(check)
-    name, local = checked or ("", None)
+    name, local, chunking = checked or ("", None, chunking)
     dtype = None if local is None else local.dtype
-    dtype = _agreed(group, desc, ("save", name, *part.key, dataset), dtype, error)
+    dtype = _agreed(group, desc, ("save", name, *part.key, dataset, *chunking.key), dtype, error)
     if dtype is None:
         raise ArrayError(
             "local is None on every rank, so the dtype is unknown: pass an empty array of that dtype on one rank"
         )
     if window is not None:
         file = _array_file(group, name, name, dataset)
-        with one_file(group, name, file.callers, writes=True):
+        with one_file(group, file.identity(), file.callers, writes=True):
             array = file.locate(part, desc, dtype)
             if array.dtype != dtype:
                 raise FileError(
@@ -312,12 +334,12 @@ def save(
     new = FileArray(dtype, desc.shape, order or "C", 0)
 
     def write(temporary: str, target: str) -> None:
-        file = _array_file(group, temporary, name, dataset)
+        file = _array_file(group, temporary, name, dataset, chunking)
         array = file.create(target, new)
-        with one_file(group, temporary, file.callers, writes=True, elsewhere=("size",)):  # its name is random
+        with one_file(group, file.identity(), file.callers, writes=True, elsewhere=("size",)):  # its name is random
             file.write(array, desc, local, progress)
 
-    replace_file(group, name, write)
+    replace_file(group, name, write, check_array_store if is_zarr(name) else check_regular)
 
 
 def _agreed(
@@ -342,16 +364,16 @@ def _agreed(
 def shape_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> tuple[int, ...]:
-    """Shape of the array in a .npy or HDF5 file. Not collective, but with `comm`, then collective over it.
+    """Shape of the array in a .npy or HDF5 file, or a Zarr store. Not collective, but with `comm`, then collective over it.
 
     Only the header is read. `Descriptor(shape_of(path, comm=comm), block, grid)` is a layout to load the file.
 
     Parameters
     ----------
     path : str or path
-        The file. Its name must end in .npy, .h5 or .hdf5; raw files have no header.
+        The file. Its name must end in .npy, .h5, .hdf5 or .zarr; raw files have no header.
     dataset : str, optional
-        Name of the data set in an HDF5 file; "data" by default.
+        As for `load`.
     comm : MPI.Intracomm, optional
         Only its first rank reads the file, by its `path`; all ranks get the same result or error. Without `comm`, this rank
         reads.
@@ -367,7 +389,7 @@ def shape_of(
         The file does not exist, is too short, has another format or no such data set, or holds Python objects; or `comm` is no
         intra-communicator.
     LibraryError
-        h5py is missing.
+        h5py or zarr is missing.
     """
     return _described(path, dataset, comm).shape
 
@@ -375,7 +397,7 @@ def shape_of(
 def dtype_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> np.dtype[Any]:
-    """Dtype of the array in a .npy or HDF5 file. Not collective, but with `comm`, then collective over it.
+    """Dtype of the array in a .npy or HDF5 file, or a Zarr store. Not collective, but with `comm`, then collective over it.
 
     Parameters
     ----------
@@ -410,6 +432,8 @@ def _read_description(path: object, dataset: object) -> FileArray:
         check_ordinary(name)
         if is_hdf5(name):
             return read_dataset(library(name), name, str(dataset or DATASET), name)
+        if is_zarr(name):
+            return read_array(zarr_library(name), name, str(dataset or ""), name)
         if is_npy(name):
             return read_npy_header(name)
     except OSError as error:
@@ -418,13 +442,17 @@ def _read_description(path: object, dataset: object) -> FileArray:
         raise FileError(str(error)) from error
     check_format(name, NOT_READ)
     raise FileError(
-        f"{name} is read as raw binary, which has no header with shape and dtype: give them yourself, or use a .npy "
-        "or .h5 file"
+        f"{name} is read as raw binary, which has no header with shape and dtype: give them yourself, or use a .npy, "
+        ".h5 or .zarr file"
     )
 
 
-def _array_file(group: MPIGroup, path: str, name: str, dataset: str | None) -> ArrayFile:
+def _array_file(
+    group: MPIGroup, path: str, name: str, dataset: str | None, chunking: Chunking | None = None
+) -> ArrayFile:
     """The file at `path`, in the format of `name`. Collective."""
+    if is_zarr(name):
+        return ZarrStore(group, path, name, dataset or "", chunking)
     return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else MPIFile(group, path, name)
 
 

@@ -1,4 +1,4 @@
-"""Replacement of a file: the new file is written under a temporary name in the same directory, and renamed when complete.
+"""Replacement of a file, or a directory: the new one has a temporary name in the same directory, and is renamed when complete.
 
 The temporary name has the machine and the process that write the file, so that files of killed programs can be removed. A lock
 would not do: other hosts may not see it, and MPI-IO and HDF5 lock the file themselves.
@@ -6,6 +6,7 @@ would not do: other hosts may not see it, and MPI-IO and HDF5 lock the file them
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -15,7 +16,7 @@ import shutil
 import stat
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,41 +28,86 @@ from .slabs import on_all, on_first
 UNKNOWN = "0" * 12
 
 
-def replace_file(group: Group, name: str, write: Callable[[str, str], None]) -> None:
-    """Replace a file, or the target of a link, by the file that `write(temporary, target)` makes. Collective."""
-    target, temporary, others = on_first(group, lambda: _place(name))
+def check_regular(target: str) -> None:
+    """Raise a FileError unless the existing `target` is an ordinary file, which may be replaced."""
+    if not stat.S_ISREG(os.stat(target).st_mode):
+        raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
+
+
+def replace_file(
+    group: Group, name: str, write: Callable[[str, str], None], check: Callable[[str], None] = check_regular
+) -> None:
+    """Replace a file or a directory, or the target of a link. Collective.
+
+    `write(temporary, target)` makes the new one. `check(target)` raises an error if the old one must not be replaced.
+    """
+    target, temporary, others = on_first(group, lambda: _place(name, check))
     if others:
         _remove_ended(group, others, name)
-    with ExitStack() as undo:
+    with ExitStack() as at_end:
         if group.rank == 0:
-            undo.callback(Path(temporary).unlink, missing_ok=True)
+            at_end.callback(_remove, temporary)  # after success, an old directory
         write(temporary, target)
         on_first(group, lambda: _finish(temporary, target))
-        undo.pop_all()
 
 
-def _place(name: str) -> tuple[str, str, list[str]]:
+def _place(name: str, check: Callable[[str], None]) -> tuple[str, str, list[str]]:
     """The file to replace (the target of a link), a temporary name for it, and existing files with such names."""
     folder = os.path.dirname(name) or "."
     if not os.path.isdir(folder):
         raise FileError(f"{name} cannot be written: there is no directory {folder}; make it first")
     target = os.path.realpath(name)
-    if os.path.lexists(target) and not stat.S_ISREG(os.stat(target).st_mode):
-        raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
+    if os.path.lexists(target):
+        check(target)
     return target, temporary_name(target), temporary_files_of(target)
 
 
 def _finish(temporary: str, target: str) -> None:
-    """Rename the complete file. On the first rank."""
+    """Rename the complete file or directory; an old directory gets the temporary name. On the first rank."""
     if os.path.exists(target):
         shutil.copymode(target, temporary)
-    os.replace(temporary, target)
-    folder = os.open(os.path.dirname(target), os.O_RDONLY)
+    if os.path.isdir(target):
+        _exchange(temporary, target)
+    else:
+        os.replace(temporary, target)
+    bring_to_disk(os.path.dirname(target))
+
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of <fcntl.h>, <linux/fs.h>
+
+
+def _exchange(temporary: str, target: str) -> None:
+    """Exchange the names of two directories, in one step where the system can."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename and not rename(AT_FDCWD, os.fsencode(temporary), AT_FDCWD, os.fsencode(target), RENAME_EXCHANGE):
+        return
+    aside = temporary_name(target)
+    os.rename(target, aside)  # a program killed here leaves both, under temporary names
     try:
-        with suppress(OSError):  # some file systems cannot do this for a directory
-            os.fsync(folder)
+        os.rename(temporary, target)
+    except OSError:
+        os.rename(aside, target)
+        raise
+    os.rename(aside, temporary)
+
+
+def bring_to_disk(path: str) -> None:
+    """Have the system write a file or a directory to the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError) if os.path.isdir(path) else nullcontext():  # not all file systems can, for a directory
+            os.fsync(number)
     finally:
-        os.close(folder)
+        os.close(number)
+
+
+def _remove(path: str) -> None:
+    """Remove a file or a directory, as far as possible."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 # -- temporary names
@@ -84,16 +130,12 @@ def temporary_name(target: str) -> str:
 
 
 def temporary_files_of(target: str) -> list[str]:
-    """Temporary files of other calls of save() for a file; empty if the directory cannot be read."""
+    """Temporary files and directories of other calls of save() for a file; empty if the directory cannot be read."""
     folder, first = os.path.split(_beginning(target))
     pattern = re.compile(re.escape(first) + r"\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part")
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                entry.path
-                for entry in entries
-                if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
-            )
+            return sorted(entry.path for entry in entries if pattern.fullmatch(entry.name) and not entry.is_symlink())
     except OSError:
         return []
 
@@ -104,8 +146,7 @@ def _remove_ended(group: Group, paths: list[str], name: str) -> None:
     def remove() -> None:
         for path in paths:
             if has_ended(path):
-                with suppress(OSError):
-                    os.unlink(path)
+                _remove(path)
 
     def warn() -> None:
         doubtful = [path for path in paths if os.path.lexists(path) and has_ended(path) is not False]

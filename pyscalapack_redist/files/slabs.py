@@ -29,6 +29,7 @@ from ..comm.node import machine
 from ..comm.progress import call_blocking
 from ..engine.make import plan
 from ..errors import FileError
+from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_header
@@ -138,34 +139,48 @@ class Slab(NamedTuple):
         coords = self.layout.coords
         if coords is None:
             return tuple(slice(0, 0) for _ in self.part)
-        starts = [whole.start + p * block for whole, block, p in zip(self.part, self.layout.block, coords, strict=True)]
-        return tuple(slice(low, low + n) for low, n in zip(starts, self.layout.local_shape, strict=True))
+        edges = [self.layout.block_edges(k)[p : p + 2].tolist() for k, p in enumerate(coords)]
+        return tuple(
+            slice(part.start + low, part.start + high) for part, (low, high) in zip(self.part, edges, strict=True)
+        )
 
 
-def slabs(desc: Descriptor, item: int, order: str, ranks: int) -> Iterator[Slab]:
+def slabs(desc: Descriptor, array: FileArray, unit: tuple[int, ...] | None, ranks: int) -> Iterator[Slab]:
     """The slabs of an array in file order, equal on all ranks.
 
-    A slab has at most `ranks` times SLAB_BYTES, or one element for each rank. Each rank's part has less than twice the average,
-    or one element.
+    A slab has at most `ranks` times SLAB_BYTES, or one unit for each rank. Each rank's part is whole units, less than twice the
+    average number, or one. At the edges of a window or of the array they are cut.
 
     Parameters
     ----------
     desc : Descriptor
-        Layout of the array.
-    item : int
-        Bytes of an element.
-    order : {"C", "F"}
-        Index that runs fastest in the file.
+        Layout of the array, or of its window.
+    array : FileArray
+        The array in the file.
+    unit : tuple of int, optional
+        Shape of a unit, the smallest part that a rank reads or writes: units tile the whole array. By default one element.
     ranks : int
         Number of ranks that read or write: the first ones of the communicator.
     """
+    order, unit = array.order, unit or (1,) * desc.ndim
+    starts = [0] * desc.ndim if array.window is None else [part.start for part in array.window]
+    cut = [start % u for start, u in zip(starts, unit, strict=True)]  # elements of the first unit before the window
+    counts = [n and -(-(skipped + n) // u) for n, u, skipped in zip(desc.shape, unit, cut, strict=True)]
+    limit = max(ranks, SLAB_BYTES * ranks // (array.dtype.itemsize * math.prod(unit)))
     grids: dict[tuple[int, ...], ProcessGrid] = {}
-    for part in _boxes(desc.shape, max(ranks, SLAB_BYTES * ranks // item), order, ranks):
-        shape = [extent.stop - extent.start for extent in part]
-        processes = _processes_along(shape, ranks) if order == "C" else _processes_along(shape[::-1], ranks)[::-1]
+    for box in _boxes(counts, limit, order, ranks):
+        lengths = [extent.stop - extent.start for extent in box]
+        processes = _processes_along(lengths, ranks) if order == "C" else _processes_along(lengths[::-1], ranks)[::-1]
         if processes not in grids:
             grids[processes] = ProcessGrid(processes, desc.grid.comm, order="row" if order == "C" else "column")
-        yield Slab(part, Descriptor(shape, None, grids[processes]))
+        edges = [
+            np.clip(np.minimum(np.arange(p + 1) * -(-length // p) + extent.start, extent.stop) * u - skipped, 0, n)
+            for extent, length, p, u, skipped, n in zip(box, lengths, processes, unit, cut, desc.shape, strict=True)
+        ]
+        part = tuple(slice(int(along[0]), int(along[-1])) for along in edges)
+        sizes = [np.diff(along) for along in edges]
+        blocks = [Blocks(each) if (each[1:] > each[0]).any() else int(each[0]) for each in sizes]
+        yield Slab(part, Descriptor([int(each.sum()) for each in sizes], blocks, grids[processes]))
 
 
 def _boxes(shape: Sequence[int], limit: int, order: str, ranks: int) -> Iterator[Region]:
@@ -231,6 +246,10 @@ class ArrayFile(ABC):
     def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
         self.group, self.path, self.name, self.callers = group, path, name, callers
 
+    def identity(self) -> str:
+        """The file that identifies the array; for a format of one file, that file. Collective."""
+        return self.path
+
     @abstractmethod
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
         """The array or window in the file, checked against the layout; a raw file has elements of `dtype`. Collective."""
@@ -260,7 +279,7 @@ class ArrayFile(ABC):
             return None if slab.layout.coords is None else self.read_part(file, array, slab, dtype)
 
         with self.opened("r") as file, self._progress("load", array, desc, progress) as advance:
-            for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
+            for slab in slabs(desc, array, array.read_unit, self.callers):
                 part = on_all(self.group, functools.partial(read_part, slab))
                 # On the whole communicator, here and below: some ranks may have no part of a slab.
                 plan(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
@@ -277,7 +296,7 @@ class ArrayFile(ABC):
                 self.write_part(file, array, slab, part)
 
         with self.opened("r+") as file, self._progress("save", array, desc, progress) as advance:
-            for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
+            for slab in slabs(desc, array, array.write_unit, self.callers):
                 part = slab.layout.empty(array.dtype, order=array.order)
                 plan(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
                 on_all(self.group, functools.partial(write_part, slab, part))

@@ -171,7 +171,7 @@ def check_slabs(shape: tuple[int, ...], item: int, order: str, ranks: int, most:
     """Each rank has one stretch of each slab, and these follow one another without gap; the bytes of the largest."""
     desc = psr.Descriptor(shape, None, psr.ProcessGrid((1,)))
     end = largest = count = 0
-    for slab in slabs(desc, item, order, ranks):
+    for slab in slabs(desc, FileArray(np.dtype((np.void, item)), shape, order, 0), None, ranks):
         size = slab.layout.shape
         assert size == tuple(axis.stop - axis.start for axis in slab.part)
         assert first_element(slab.part, shape, order) == end
@@ -197,6 +197,34 @@ def check_slabs(shape: tuple[int, ...], item: int, order: str, ranks: int, most:
 def test_slabs_are_shared_by_all(shape: tuple[int, ...], item: int, order: str, ranks: int, most: int) -> None:
     with mock.patch.object(slabs_module, "SLAB_BYTES", most):
         check_slabs(shape, item, order, ranks, most)
+
+
+@MANY
+@given(st.data(), st.integers(1, 12), st.integers(8, 2000))
+def test_units_have_one_rank(data: st.DataObject, ranks: int, most: int) -> None:
+    """Of a window: all of it once, each unit of the whole array by one rank, and no rank with much more than its share."""
+    shape = data.draw(SHAPES_OF_SLABS)
+    unit = data.draw(st.tuples(*(st.integers(1, n + 2) for n in shape)))
+    bounds = [sorted(data.draw(st.sets(st.integers(0, n), min_size=2, max_size=2))) for n in shape]
+    window = tuple(slice(*both) for both in bounds)
+    desc = psr.Descriptor([high - low for low, high in bounds], None, psr.ProcessGrid((1,)))
+    array = FileArray(np.dtype("f8"), shape, "C", 0, window)
+    times, writers = np.zeros(shape, int), np.full([-(-n // u) for n, u in zip(shape, unit, strict=True)], -1)
+    with mock.patch.object(slabs_module, "SLAB_BYTES", most):
+        pieces = [(slab.part, parts_of(slab)) for slab in slabs(desc, array, unit, ranks)]
+    for number, (whole, parts) in enumerate(pieces):
+        assert len(parts) <= ranks
+        for rank, part in enumerate(parts):
+            box = array.within(
+                tuple(slice(w.start + p.start, w.start + p.stop) for w, p in zip(whole, part, strict=True))
+            )
+            times[box] += 1
+            units = tuple(slice(b.start // u, -(-b.stop // u)) for b, u in zip(box, unit, strict=True))
+            assert (writers[units] == -1).all()
+            writers[units] = number * ranks + rank
+            assert writers[units].size == 1 or writers[units].size * 8 * math.prod(unit) < 2 * most
+    assert (times[window] == 1).all()
+    assert times.sum() == times[window].sum()
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 64])
