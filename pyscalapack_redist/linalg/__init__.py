@@ -23,7 +23,7 @@ from .decompositions import EighResult, QRResult, SVDResult, eigh, eigvalsh, qr,
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve
-from .working_layouts import layout_for
+from .working_layouts import check_layout, layout_for
 
 __all__ = [
     "EighResult",
@@ -31,6 +31,7 @@ __all__ = [
     "QRResult",
     "SVDResult",
     "SlogdetResult",
+    "check_layout",
     "cho_factor",
     "cho_solve",
     "cholesky",

@@ -18,15 +18,12 @@ from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
-from ..scalapack.matrix_operands import find_misalignment, gesvd_obstacle, syevd_obstacle
+from . import solver_rules
 
 P = ParamSpec("P")
 R = TypeVar("R")
 ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`
-BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd")
-BLOCK = 64
-LEAST_BLOCK, MOST_BLOCK = BLOCK // 4, 4 * BLOCK
-ELEMENTS = 256 * 256
+LEAST_BLOCK, MOST_BLOCK = 16, 256
 LIMIT = 2**31
 
 
@@ -65,12 +62,15 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
+def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:
     """The layout that a routine of `linalg` works in, if none of its operands has a layout that fits. Not collective.
 
     The rule is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
     side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
     such processes isqrt(P) by P // isqrt(P). If a process had no block, blocks are smaller.
+
+    For other libraries the layout passes `check_layout`. Blocks are a power of two, up to 64 for ELPA and 256 for the others;
+    for `eigh` of SLATE the grid is square. Such a library wants a communicator of the grid's ranks only, in their order.
 
     Parameters
     ----------
@@ -80,36 +80,76 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descript
         Of its first operand; for "matmul" of the product.
     comm : MPI.Intracomm
         The operands' communicator.
+    library : {"scalapack", "elpa", "dla-future", "slate", "cusolvermp"}
+        That computes. `linalg` itself calls ScaLAPACK.
 
     Raises
     ------
     ValueError
-        There is no such routine.
+        There is no such routine or library, or the library does not have the routine.
     DescriptorError
-        The shape is not of a matrix.
+        The shape is not of a matrix, or of one that the library does not take.
     """
-    if name not in ROUTINES:
-        raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(sorted(ROUTINES))}")
+    _check_names(library, name)
     if not hasattr(shape, "__len__") or len(shape) != 2:
         raise DescriptorError(f"shape = {shown(shape)} must be that of a matrix: two numbers")
     m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
-    processes = min(comm.Get_size(), max(1, -(-m * n // ELEMENTS)))
-    few = math.isqrt(processes)
-    sides = (few, processes // few) if m <= n else (processes // few, few)
-    block = max(1, min(BLOCK, -(-m // sides[0]), -(-n // sides[1])))
-    return Descriptor((m, n), block, ProcessGrid(sides, comm))
+    block, sides, order = solver_rules.prefer(library, name, (m, n), comm.Get_size())
+    desc = Descriptor((m, n), block, ProcessGrid(sides, comm, order=order))
+    if library != "scalapack":
+        check_layout(desc, library, name)
+    return desc
+
+
+def check_layout(desc: Descriptor, library: str, name: str | None = None) -> None:
+    """Check that a layout follows the rules of a library. Not collective.
+
+    Parameters
+    ----------
+    desc : Descriptor
+        The layout of the first operand.
+    library : {"scalapack", "elpa", "dla-future", "slate", "cusolvermp"}
+        That is to compute. It need not be installed, but for "scalapack", whose rules depend on its vendor.
+    name : str, optional
+        Of the routine: "solve", "eigh", ... None: the rules for all routines that the library has.
+
+    Raises
+    ------
+    ValueError
+        There is no such routine or library, or the library does not have the routine.
+    DescriptorError
+        The layout breaks a rule, which the message names, with its source.
+    """
+    _check_names(library, name)
+    if not isinstance(desc, Descriptor):
+        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
+    broken = solver_rules.broken_rule(library, desc, name)
+    if broken is None:
+        return
+    (condition, source, routines), obstacle = broken
+    title = solver_rules.SOLVERS[library].title
+    purpose = f" for {', '.join(routines)}" if routines else ""
+    raise DescriptorError(
+        f"desc = {desc!r} is {obstacle}, and {title} needs {condition.name}{purpose}: {condition.remedy}, or take "
+        f"linalg.layout_for(..., library={library!r}). The rule is from {source}"
+    )
+
+
+def _check_names(library: str, name: str | None) -> None:
+    """Refuse unknown libraries and routines."""
+    if library not in solver_rules.SOLVERS:
+        raise ValueError(f"library = {library!r} must be one of {', '.join(solver_rules.SOLVERS)}")
+    title, _, routines, *_ = solver_rules.SOLVERS[library]
+    if name is not None and name not in ROUTINES:
+        raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(sorted(ROUTINES))}")
+    if name is not None and routines is not None and name not in routines:
+        raise ValueError(f"name = {name!r} is no routine of {title}, which has {', '.join(sorted(routines))}")
 
 
 def _unfit(name: str, desc: Descriptor) -> str | None:
     """Why a layout does not fit a routine; None if it does."""
-    if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
-        return "not of two dimensions over a two-dimensional grid, in order"
-    obstacle = find_misalignment(desc)
-    if not obstacle and name in ("eigh", "eigvalsh"):
-        obstacle = syevd_obstacle(desc)
-    if not obstacle and name in BY_SINGULAR_VALUES:
-        obstacle = gesvd_obstacle(desc)
-    return obstacle or None
+    broken = solver_rules.broken_rule("scalapack", desc, name)
+    return broken and broken[1]
 
 
 def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:

@@ -234,15 +234,29 @@ def diagonal_places(desc: Descriptor) -> tuple[NDArray[np.int64], NDArray[np.int
     return indices, rows, columns
 
 
+def sub_array_obstacle(desc: Descriptor) -> str:
+    return "of a sub-array" if desc.parent is not None else ""
+
+
+def irregular_obstacle(desc: Descriptor) -> str:
+    return "" if all(isinstance(size, int) for size in desc.block) else "of irregular blocks"
+
+
+def block_obstacle(desc: Descriptor) -> str:
+    rows, columns = desc.block
+    return f"of blocks of {rows} x {columns}, which are not square" if rows != columns else ""
+
+
+def source_obstacle(desc: Descriptor) -> str:
+    return f"one with source = {desc.source}, which is not 0" if any(desc.source) else ""
+
+
+ALIGNMENT = (sub_array_obstacle, irregular_obstacle, block_obstacle, source_obstacle)
+
+
 def find_misalignment(desc: Descriptor) -> str:
     """Return why a matrix is not a whole array in square blocks with source 0; "" if it is."""
-    if desc.parent is not None:
-        return "of a sub-array"
-    if not all(isinstance(size, int) for size in desc.block):
-        return "of irregular blocks"
-    if desc.block[0] != desc.block[1]:
-        return f"of blocks of {desc.block[0]} x {desc.block[1]}, which are not square"
-    return f"one with source = {desc.source}, which is not 0" if any(desc.source) else ""
+    return next(filter(None, (find_obstacle(desc) for find_obstacle in ALIGNMENT)), "")
 
 
 def check_aligned(**arguments: Any) -> None:

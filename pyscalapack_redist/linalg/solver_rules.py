@@ -1,0 +1,259 @@
+"""Rules of solver libraries for the layout of a matrix, each with its source, and the layouts that they run well in.
+
+A rule is a condition: a library that is given another layout refuses it, ends the process, or returns wrong results. Advice on
+speed is no rule. `prefer` follows it: blocks of ScaLAPACK's Users' Guide for ScaLAPACK; for libraries with kernels for devices
+blocks of a power of two (ELPA's elpa2_template.F90 takes its kernels for CPUs otherwise), of a size near the defaults of the
+libraries' test programs; nearly square grids (ELPA's PERFORMANCE_TUNING.md).
+
+Versions: ELPA 2022.11.001 and 2026.02.001, DLA-Future of June 2026, SLATE 2025.05.28, and cuSOLVERMp 0.9 as its documentation,
+NVIDIA's CUDALibrarySamples and nvmath-python 1.0 describe it. Beside ScaLAPACK, the tests run ELPA alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..layout.descriptor import Descriptor
+from ..scalapack.matrix_operands import (
+    block_obstacle,
+    gesvd_obstacle,
+    irregular_obstacle,
+    source_obstacle,
+    sub_array_obstacle,
+    syevd_obstacle,
+)
+
+BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd")
+EIGEN = ("eigh", "eigvalsh")
+CHOLESKY = ("cholesky", "cho_factor", "cho_solve")
+LU = ("solve", "lu_factor", "lu_solve")
+ELEMENTS = 256 * 256
+
+
+class Condition(NamedTuple):
+    """A property of layouts."""
+
+    name: str
+    find_obstacle: Callable[[Descriptor], str]  # why a layout does not have it, after "desc is"; "" if it has
+    remedy: str
+
+
+class Rule(NamedTuple):
+    """A condition that a library sets."""
+
+    condition: Condition
+    source: str
+    routines: tuple[str, ...] | None = None  # of `linalg`, that it is for; None: all
+
+
+class Solver(NamedTuple):
+    """A library, with the rules that a layout must follow."""
+
+    title: str
+    rules: tuple[Rule, ...]
+    routines: tuple[str, ...] | None = None  # of `linalg`, that the library has; None: all
+    block: int = 64  # the largest that `prefer` takes
+    power_of_two: bool = True
+    on_square_grids: tuple[str, ...] = ()  # routines for which `prefer` takes column-major grids of p x p
+
+
+def _unordered(desc: Descriptor) -> str:
+    ascending = any(np.all(np.diff(order.ravel()) > 0) for order in (desc.grid.ranks, desc.grid.ranks.T))
+    return "" if ascending else f"on the ranks {desc.grid.ranks.tolist()}, which ascend neither by rows nor by columns"
+
+
+def _not_column_major(desc: Descriptor) -> str:
+    ascending = np.all(np.diff(desc.grid.ranks.T.ravel()) > 0)
+    return "" if ascending else f"on the ranks {desc.grid.ranks.tolist()}, which do not ascend by columns"
+
+
+def _narrow(desc: Descriptor) -> str:
+    n, block, columns = desc.shape[1], desc.block[1], desc.grid.shape[1]
+    if block * (columns - 1) < n:
+        return ""
+    return f"of {n} columns in blocks of {block} over {columns} process columns, of which the last has no columns"
+
+
+def _not_plane(desc: Descriptor) -> str:
+    plane = desc.ndim == 2 == desc.grid.ndim and desc.axes == (0, 1)
+    return "" if plane else "not of two dimensions over a two-dimensional grid, in order"
+
+
+def _within_block(desc: Descriptor) -> str:
+    inside = any(start % block for start, block in zip(desc.offset, desc.block, strict=True))
+    return f"of a sub-array at {desc.offset}, within blocks of {_by(desc.block)}" if inside else ""
+
+
+def _not_of_tiles(desc: Descriptor) -> str:
+    whole = desc.parent is None or (desc.shape == desc.parent.shape)
+    cut = any(k % block for sizes in (desc.offset, desc.shape) for k, block in zip(sizes, desc.block, strict=True))
+    return (
+        f"of a sub-array of {_by(desc.shape)} at {desc.offset}, in blocks of {_by(desc.block)}"
+        if cut and not whole
+        else ""
+    )
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _unless(holds: Callable[[Descriptor], bool], text: str) -> Callable[[Descriptor], str]:
+    """An obstacle by a predicate; the text may have the shape, and the grid's."""
+    return lambda desc: (
+        "" if holds(desc) else text.format(shape=_by(desc.shape), grid=_by(desc.grid.shape), block=desc.block[0])
+    )
+
+
+PLANE = Condition("two dimensions over a grid of two, in order", _not_plane, "take a ProcessGrid of two dimensions")
+EVEN = Condition("blocks of one size", irregular_obstacle, "give the block size as a number")
+WHOLE = Condition("a whole array", sub_array_obstacle, "redistribute the sub-array to a whole array")
+EDGES = Condition("a sub-array from the edges of blocks on", _within_block, "start it at multiples of the block size")
+TILES = Condition("a sub-array of whole blocks", _not_of_tiles, "start and end it at multiples of the block size")
+SQUARE_BLOCKS = Condition("square blocks", block_obstacle, "give both dimensions one block size")
+SOURCE = Condition("source (0, 0)", source_obstacle, "leave out source=")
+SQUARE = Condition(
+    "a square matrix",
+    _unless(lambda desc: desc.shape[0] == desc.shape[1], "of {shape} elements"),
+    "take another routine",
+)
+NOT_EMPTY = Condition(
+    "a matrix that is not empty", _unless(lambda desc: 0 not in desc.shape, "of {shape} elements"), "make no call"
+)
+COLUMNS = Condition("columns on each process column", _narrow, "take smaller blocks, or a grid of fewer columns")
+ORDERED = Condition("a row-major or column-major grid", _unordered, "leave out ranks= of the ProcessGrid")
+COLUMN_MAJOR = Condition("a column-major grid", _not_column_major, 'give the ProcessGrid order="column"')
+SQUARE_GRID = Condition(
+    "a square grid",
+    _unless(lambda desc: desc.grid.shape[0] == desc.grid.shape[1], "on {grid} processes"),
+    "take p x p of them",
+)
+TWO = Condition(
+    "blocks of 2 or more", _unless(lambda desc: desc.block[0] >= 2, "of blocks of {block}"), "take larger blocks"
+)
+TALL = Condition(
+    "as many rows as columns, or more",
+    _unless(lambda desc: desc.shape[0] >= desc.shape[1], "of {shape} elements"),
+    "take another library",
+)
+SEVERAL_BLOCKS = Condition(
+    "several blocks, and ranks in a usual order",
+    lambda desc: syevd_obstacle(desc) if desc.shape[0] == desc.shape[1] else "",
+    "take smaller blocks, or ranks in order",
+)
+NOT_ONE_BY_TWO = Condition("other than 1 x 2 elements on process columns", gesvd_obstacle, "take a grid of one column")
+
+CREATE_DESC = "cuSOLVERMp's documentation, cusolverMpCreateMatrixDesc; nvmath-python, _check_block_cyclic_requirements"
+SOLVERS = {
+    "scalapack": Solver(
+        "ScaLAPACK",
+        (
+            Rule(PLANE, "ScaLAPACK Users' Guide, section 4.3"),
+            Rule(WHOLE, "alignment requirements in PDSYEV, PDGEBRD, PDORMBR"),
+            Rule(EVEN, "ScaLAPACK Users' Guide, section 4.3"),
+            Rule(SQUARE_BLOCKS, "PDGETRF, PDPOTRF: MB_A = NB_A; alignment requirements in PDSYEV"),
+            Rule(SOURCE, "alignment requirements in PDSYEV, PDORMBR: operands begin on one process"),
+            Rule(SEVERAL_BLOCKS, "observed: PDSYEVD of netlib and of MKL", EIGEN),
+            Rule(NOT_ONE_BY_TWO, "observed: PDGESVD of netlib and of MKL", BY_SINGULAR_VALUES),
+        ),
+        power_of_two=False,
+    ),
+    "elpa": Solver(
+        "ELPA",
+        (
+            Rule(PLANE, "ELPA's USERS_GUIDE.md: process_row, process_col"),
+            Rule(EVEN, "ELPA's man page elpa_set: one nblk"),
+            Rule(WHOLE, "ELPA's man page elpa_set: na, local_nrows and local_ncols are of a whole matrix"),
+            Rule(SQUARE, "ELPA's man page elpa_set: the matrix is na x na"),
+            Rule(NOT_EMPTY, "ELPA's elpa_index.c, na_is_valid: na > 0"),
+            Rule(SQUARE_BLOCKS, "ELPA's USERS_GUIDE.md: block sizes of both directions are identical"),
+            Rule(SOURCE, "ELPA's elpa_utilities.F90, local_index: block 0 is on process 0"),
+            Rule(COLUMNS, "ELPA's solve_tridi_template.F90: no processor column with zero width", EIGEN),
+        ),
+        (*EIGEN, "cholesky", "cho_factor"),
+    ),
+    "dla-future": Solver(
+        "DLA-Future",
+        (
+            Rule(PLANE, "DLA-Future's matrix_distribution.md"),
+            Rule(EVEN, "DLA-Future's matrix_distribution.md"),
+            Rule(WHOLE, "DLA-Future's dlaf_c/desc.h: i and j have to be 0; make_dlaf_descriptor"),
+            Rule(SQUARE, "DLA-Future's hermitian_eigensolver and cholesky_factorization: square_size"),
+            Rule(SQUARE_BLOCKS, "DLA-Future's hermitian_eigensolver and cholesky_factorization: square_block_size"),
+            Rule(ORDERED, "DLA-Future's dlaf_c/grid.h: no grids of blacs_gridmap"),
+            Rule(TWO, "DLA-Future's reduction_to_band: band_size >= 2, with get_band_size.h", EIGEN),
+        ),
+        (*EIGEN, "cholesky", "cho_factor"),
+        block=256,
+    ),
+    "slate": Solver(
+        "SLATE",
+        (
+            Rule(PLANE, "SLATE's Matrix::fromScaLAPACK"),
+            Rule(EVEN, "SLATE's Matrix::fromScaLAPACK"),
+            Rule(TILES, "SLATE's README_scalapack_api.txt: a submatrix starts and ends on a tile boundary"),
+            Rule(SOURCE, "SLATE's Matrix::fromScaLAPACK has no source; scalapack_slate.hh does not read RSRC and CSRC"),
+            Rule(ORDERED, "SLATE's Matrix::fromScaLAPACK: GridOrder"),
+            Rule(
+                SQUARE_BLOCKS,
+                "SLATE's HermitianMatrix::fromScaLAPACK and TriangularMatrix::fromScaLAPACK: one nb; BaseTrapezoidMatrix",
+                (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "qr", "svd"),
+            ),
+            Rule(SQUARE_GRID, "SLATE's heev.cc, under Restrictions", EIGEN),
+            Rule(COLUMN_MAJOR, "SLATE's he2hb.cc, an assertion; stedc.cc, of Q", EIGEN),
+        ),
+        (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "matmul", "norm", "qr", "svd"),
+        block=256,
+        on_square_grids=EIGEN,
+    ),
+    "cusolvermp": Solver(
+        "cuSOLVERMp",
+        (
+            Rule(PLANE, "cuSOLVERMp's documentation, cusolverMpCreateDeviceGrid"),
+            Rule(EVEN, CREATE_DESC),
+            Rule(EDGES, "CUDALibrarySamples/cuSOLVERMp: validate of helpers.h"),
+            Rule(SOURCE, CREATE_DESC),
+            Rule(ORDERED, "cuSOLVERMp's documentation, cusolverMpGridMapping_t"),
+            Rule(
+                SQUARE_BLOCKS,
+                "CUDALibrarySamples/cuSOLVERMp: mp_sygvd.c, mp_gesvd.c, mp_polar.c; users' reports of Syevd and Potrf",
+                (*EIGEN, *CHOLESKY, "svd"),
+            ),
+            Rule(TALL, "CUDALibrarySamples/cuSOLVERMp: mp_gels.c", ("lstsq",)),
+        ),
+        (*EIGEN, *CHOLESKY, *LU, "lstsq", "qr", "svd"),
+        block=256,
+    ),
+}
+
+
+def rules_for(library: str, name: str | None) -> list[Rule]:
+    """The rules of a library for a routine of `linalg`; None: for all that it has."""
+    return [rule for rule in SOLVERS[library].rules if not name or rule.routines is None or name in rule.routines]
+
+
+def broken_rule(library: str, desc: Descriptor, name: str | None) -> tuple[Rule, str] | None:
+    """The first rule that a layout does not follow, and why; None if it follows all."""
+    for rule in rules_for(library, name):
+        obstacle = rule.condition.find_obstacle(desc)
+        if obstacle:
+            return rule, obstacle
+    return None
+
+
+def prefer(library: str, name: str, shape: tuple[int, int], available: int) -> tuple[int, tuple[int, int], str]:
+    """The block size, the shape and the order of the grid that suit a routine on so many processes, or on some of them."""
+    solver, (m, n) = SOLVERS[library], shape
+    processes = min(available, max(1, -(-m * n // ELEMENTS)))
+    few = math.isqrt(processes)
+    many = few if name in solver.on_square_grids else processes // few
+    sides = (few, many) if m <= n else (many, few)
+    block = max(1, min(solver.block, -(-m // sides[0]), -(-n // sides[1])))
+    if solver.power_of_two:
+        full = [(size - 1) // (side - 1) for size, side in zip(shape, sides, strict=True) if side > 1]
+        block = 1 << max(2, min([block, *full])).bit_length() - 1
+    return block, sides, "column" if name in solver.on_square_grids else "row"
