@@ -308,8 +308,7 @@ def routine(name: str) -> Iterator[None]:
 def in_short(desc: Descriptor | Tiles) -> str:
     """Grid and blocks, as the command line writes them; of tiles, how many there are."""
     if isinstance(desc, Tiles):
-        rows, columns = desc.owners.shape
-        return f"{rows}x{columns} tiles"
+        return f"{'x'.join(map(str, desc.owners.shape))} tiles"
 
     def by(sizes: Iterable[object]) -> str:
         return "x".join(str(size) if isinstance(size, int) else "irregular" for size in sizes)

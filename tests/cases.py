@@ -24,6 +24,7 @@ from oracle import (
     random_layout,
     random_shape,
     random_size,
+    random_tiles,
     trapezoid,
     written,
 )
@@ -149,6 +150,8 @@ class Case:
         found: Counter[str] = Counter()
         for layout in (self.a, self.b):
             found.update(_kinds_of(layout))
+        tiled = any(isinstance(layout, TileLayout) for layout in (self.a, self.b))
+        found["tiles and copies"] += tiled and self.a.copies * self.b.copies > 1
         found[f"dtype {self.dtype.char}" if self.dtype in DTYPES[:17] else f"dtype {self.dtype}"] += 1
         found.update(f"{name} {value}" for name, value in self.way.items() if name != "memory_limit")
         found["any strides"] += self.strided
@@ -168,7 +171,7 @@ class Case:
 
 def _kinds_of(layout: AnyLayout) -> Iterator[str]:
     if isinstance(layout, TileLayout):
-        yield "stored tiles" if layout.stored else "tiles"
+        yield "stored tiles" if layout.stored else f"tiles of dimensions {len(layout.shape)}"
         return
     yield f"dimensions {len(layout.shape)}"
     yield from ("block-cyclic" if isinstance(block, int) else "irregular" for block in layout.block)
@@ -218,17 +221,6 @@ BATCH_WAYS: list[Way] = [
 # -- layouts
 
 
-def _tiles(rng: np.random.Generator, size: tuple[int, int], ranks: int) -> TileLayout:
-    """Edges with and without empty tiles; owners any ranks, a few of them, or one."""
-    cuts = int(rng.choice((1, 2, 5, 9)))
-    edges = [np.sort(np.r_[0, rng.integers(0, n + 1, int(rng.integers(cuts))), n]) for n in size]
-    if max(size) < 20 and rng.random() < 0.1:
-        edges = [np.arange(n + 1) for n in size]  # tiles of single elements
-    some = rng.permutation(ranks)[: int(rng.integers(1, ranks + 1))]
-    owners = rng.choice(some, [len(edge) - 1 for edge in edges])
-    return TileLayout((edges[0], edges[1]), owners, bool(rng.random() < 0.4))
-
-
 def _on_own_grid(rng: np.random.Generator, layout: Layout) -> Layout:
     """Half of the layouts over a grid with dimensions of its own, some with larger leading dimensions."""
     if rng.random() < 0.5:
@@ -273,16 +265,12 @@ def _pair(
         b = _redealt(rng, a, b)
     a, b = _on_own_grid(rng, a), _on_own_grid(rng, b)
     plain = not by_formula and "via" not in way and way.get("buffers") != "datatypes"
-    if "tiles" in features and dims == 2 and plain and kind > 0.75:
-        made: list[AnyLayout] = [replace(x, ranks=_without_copies(x), grid_ranks=None, grid_axes=None) for x in (a, b)]
+    if "tiles" in features and plain and kind > 0.75:
+        layouts: list[AnyLayout] = [a, b]
         for k in rng.permutation(2)[: int(rng.integers(1, 3))]:
-            made[k] = _tiles(rng, sizes[k], ranks[k])
-        return made[0], made[1]
+            layouts[k] = random_tiles(rng, sizes[k], ranks[k])
+        return layouts[0], layouts[1]
     return a, b
-
-
-def _without_copies(layout: Layout) -> NDArray[np.int64]:
-    return layout.ranks if layout.copies == 1 else layout.ranks[..., 0]
 
 
 # -- cases
@@ -428,7 +416,16 @@ def _table() -> list[str]:
         "diag U",
         *(f"fill {name}" for name in ("zero", "symmetric", "hermitian")),
         *(f"dimensions {number}" for number in range(1, 7)),
-        *("block-cyclic", "irregular", "tiles", "stored tiles", "copies", "sub-array", "grid of other dimensions"),
+        *(f"tiles of dimensions {number}" for number in range(1, 7)),
+        *(
+            "block-cyclic",
+            "irregular",
+            "stored tiles",
+            "tiles and copies",
+            "copies",
+            "sub-array",
+            "grid of other dimensions",
+        ),
         *("leading dimension", "no elements", "little memory", "in_place", "unknown", "dtype not told", "any strides"),
         *(f"use {name}" for name in (*USES[2:], "batch")),
         *(f"fault {name}" for name in FAULTS),

@@ -39,9 +39,9 @@ def made_for(layout: AnyLayout, comm: Any, rank: int | None) -> psr.Descriptor |
     if isinstance(layout, Layout):
         return descriptor(layout, comm)
     if not layout.stored:
-        return psr.Tiles(*layout.edges, layout.owners, comm)
-    offsets, leading = _storage(layout, rank)
-    return psr.Tiles(*layout.edges, layout.owners, comm, offsets=offsets, leading_dimensions=leading)
+        return psr.Tiles.from_edges(layout.edges, layout.owners, comm)
+    (rows, columns), (offsets, leading) = layout.edges, _storage(layout, rank)
+    return psr.Tiles(rows, columns, layout.owners, comm, offsets=offsets, leading_dimensions=leading)
 
 
 def _storage(layout: TileLayout, rank: int | None) -> tuple[list[int], list[int]]:
@@ -107,7 +107,7 @@ def views_of(layout: AnyLayout, rank: int | None, result: Any) -> list[NDArray[A
 
 
 def placed(own: np.random.Generator | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array of the shape in Fortran or C order, with gaps, or reversed."""
+    """An array of the shape in Fortran or C order, in another order of dimensions, with gaps, or reversed."""
     kind = 3 if own is None else own.integers(5)
     if kind == 0:
         return np.zeros(shape, dtype)
@@ -115,4 +115,7 @@ def placed(own: np.random.Generator | None, shape: tuple[int, ...], dtype: np.dt
         return np.zeros(tuple(2 * n + 1 for n in shape), dtype)[tuple(slice(1, 2 * n + 1, 2) for n in shape)]
     if kind == 2:
         return np.zeros(shape, dtype)[tuple(slice(None, None, -1) for _ in shape)]
+    if kind == 4 and own is not None:
+        order = own.permutation(len(shape))
+        return np.zeros([shape[k] for k in order], dtype).transpose(np.argsort(order))
     return np.zeros(shape, dtype, order="F")

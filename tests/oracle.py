@@ -106,15 +106,15 @@ class Layout:
 
 @dataclass
 class TileLayout:
-    """A matrix cut into tiles, each of which is a local array of its owner; `stored`: one behind another in one array."""
+    """An array cut into tiles, each of which is a local array of its owner; `stored`: one behind another in one array."""
 
-    edges: tuple[NDArray[np.int64], NDArray[np.int64]]
+    edges: tuple[NDArray[np.int64], ...]
     owners: NDArray[np.int64]
     stored: bool
 
     def __post_init__(self) -> None:
         self.shape = self.size = tuple(int(some[-1]) for some in self.edges)
-        self.start, self.ranks, self.copies = (0, 0), self.owners, 1
+        self.start, self.ranks, self.copies = (0,) * len(self.edges), self.owners, 1
 
     def window(self) -> tuple[slice, ...]:
         """The part that is redistributed: all."""
@@ -122,11 +122,10 @@ class TileLayout:
 
     def pieces(self, rank: int | None) -> list[Indices]:
         """Of each local array of a rank, the global indices along each dimension."""
-        rows, columns = self.edges
         return [
-            (np.arange(*rows[i : i + 2]), np.arange(*columns[j : j + 2]))
-            for i, j in np.ndindex(*self.owners.shape)
-            if self.owners[i, j] == rank
+            tuple(np.arange(*some[i : i + 2]) for some, i in zip(self.edges, place, strict=True))
+            for place in np.ndindex(*self.owners.shape)
+            if self.owners[place] == rank
         ]
 
 
@@ -243,6 +242,18 @@ def random_layout(
     )
     source = tuple(int(rng.integers(0, p)) if isinstance(cut, int) else 0 for p, cut in zip(grid, block, strict=False))
     return Layout(shape, block, places, source, start, size)
+
+
+def random_tiles(rng: np.random.Generator, size: tuple[int, ...], ranks: int) -> TileLayout:
+    """Edges with and without empty tiles; owners any ranks, a few of them, or one."""
+    dims = len(size)
+    cuts = int(rng.choice((1, 2, 5, 9)[: max(2, 6 - dims)]))
+    edges = [np.sort(np.r_[0, rng.integers(0, n + 1, int(rng.integers(cuts))), n]) for n in size]
+    if math.prod(size) < 400 and rng.random() < 0.1:
+        edges = [np.arange(n + 1) for n in size]  # tiles of single elements
+    some = rng.permutation(ranks)[: int(rng.integers(1, ranks + 1))]
+    owners = rng.choice(some, [len(edge) - 1 for edge in edges])
+    return TileLayout(tuple(edges), owners, dims == 2 and bool(rng.random() < 0.4))
 
 
 def random_axes(rng: np.random.Generator, layout: Layout) -> tuple[NDArray[np.int64], tuple[int | None, ...]]:

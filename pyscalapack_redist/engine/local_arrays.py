@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -333,14 +334,23 @@ def check_tiles_apart(arrays: Sequence[tuple[str, Array, bool]]) -> None:
 
 
 def _lines(array: Array) -> NDArray[np.int64]:
-    """First byte and end of each line along the smaller stride; of a contiguous array, of all of it as one line."""
+    """First byte and end of each line along the smallest stride; of a contiguous array, of all of it as one line.
+
+    A line goes on through further dimensions where it leaves no larger gaps than in the first.
+    """
     start: int = address_of(array)
     if array.flags.forc:
         return np.array([[start], [start + array.nbytes]])
-    (short, inner), (_, outer) = sorted(zip(map(abs, array.strides), range(2), strict=True))
-    reach = (array.shape[inner] - 1) * array.strides[inner]
-    first = start + min(0, reach) + array.strides[outer] * np.arange(array.shape[outer])
-    return np.array([first, first + short * (array.shape[inner] - 1) + array.itemsize])
+    first, length, gap = np.array([start]), array.itemsize, math.inf
+    dims = zip(array.strides, array.shape, strict=True)
+    for stride, n in sorted([(stride, n) for stride, n in dims if n > 1], key=lambda dim: abs(dim[0])):
+        step = abs(stride)
+        first = first + min(0, (n - 1) * stride)
+        if step - length <= gap:
+            gap, length = step - length, length + (n - 1) * step
+        else:
+            first = np.add.outer(first, step * np.arange(n)).ravel()
+    return np.array([first, first + length])
 
 
 def _lines_apart(lines: Sequence[NDArray[np.int64]], written: Sequence[bool]) -> bool:

@@ -181,7 +181,7 @@ class ReplicatedGraph(MessageGraph):
     # -- the sender's side
 
     def _receivers(self, sender: Place) -> _Receivers:
-        """The receivers of a sender. Those that hold no replica before are dealt to the sender's replicas in turn."""
+        """The receivers of a sender."""
         *leading, replica = self._split(sender)
         coords = tuple(leading)
         shared = [axis.sent_by(int(p)) for axis, p in zip(self.axes, coords, strict=True)]
@@ -190,8 +190,14 @@ class ReplicatedGraph(MessageGraph):
         ranks = self._after[np.ix_(*peers, np.arange(self._after.shape[-1]))]
         holders = self._before[coords]
         lacking = ~np.isin(ranks, holders)
-        server = (np.cumsum(lacking).reshape(lacking.shape) - 1) % len(holders)
-        return _Receivers(peers, lengths, lacking & (server == replica), ranks == holders[replica])
+        return _Receivers(
+            peers, lengths, lacking & (self._servers(ranks, lacking) == replica), ranks == holders[replica]
+        )
+
+    def _servers(self, ranks: Ints, lacking: Mask) -> Ints:
+        """The replica that each receiver reads: those that hold none are dealt to the replicas in turn."""
+        servers: Ints = (np.cumsum(lacking).reshape(lacking.shape) - 1) % self._before.shape[-1]
+        return servers
 
     # -- the receiver's side
 
@@ -249,6 +255,27 @@ class ReplicatedGraph(MessageGraph):
         return f"ReplicatedGraph({before} -> {after} processes, replicas last)"
 
 
+class TiledReplicas(ReplicatedGraph):
+    """Messages between a layout with replicas and one whose ranks may have several places.
+
+    A rank that holds no replica of a part reads the one of its number modulo the number of replicas.
+    """
+
+    def _servers(self, ranks: Ints, lacking: Mask) -> Ints:
+        servers: Ints = ranks % self._before.shape[-1]
+        return servers
+
+    def _read(self, receiver: Place) -> tuple[Ints, Ints, Ints]:
+        place = self._split(receiver)
+        shared = [axis.received_by(int(q)) for axis, q in zip(self.axes, place[:-1], strict=True)]
+        senders, elements = [senders for senders, _ in shared], [elements for _, elements in shared]
+        parts = np.stack(np.meshgrid(*senders, indexing="ij"), axis=-1).reshape(-1, len(senders))
+        rank = self._after[place]
+        holds = self._before[tuple(parts.T)] == rank
+        replicas = np.where(holds.any(axis=1), holds.argmax(axis=1), rank % self._before.shape[-1])
+        return parts, replicas, reduce(np.multiply.outer, elements).ravel()
+
+
 class LayoutLike(Protocol):
     """The part of `Descriptor` and `Tiles` that schedules use: axes, and the rank at each place along them.
 
@@ -285,8 +312,11 @@ class LayoutLike(Protocol):
 
 
 def choose_replicas(a: LayoutLike, b: LayoutLike) -> ReplicatedGraph | None:
-    """The replica that each receiver reads; None if neither layout has replicas."""
-    return None if a.copies == b.copies == 1 else ReplicatedGraph(LayoutMessages(a, b).axes, a.places, b.places)
+    """The replica that each receiver reads; None if neither layout has replicas, or there are no tiles."""
+    if a.copies == b.copies == 1 or not a.places.size * b.places.size:
+        return None
+    graph = ReplicatedGraph if a.is_product and b.is_product else TiledReplicas
+    return graph(LayoutMessages(a, b).axes, a.places, b.places)
 
 
 class LayoutMessages:
@@ -333,14 +363,14 @@ class LayoutMessages:
 
     def _between_ranks(self) -> Ints:
         """Elements from each rank of A to each rank of B, both ascending. The work is the product of their places."""
-        senders, receivers = self._a.ranks, self._b.ranks
-        lengths = np.zeros((max(1, len(senders)), max(1, len(receivers))), np.int64)
-        rows, columns = (axis.lengths for axis in self.axes)
-        p, q = np.searchsorted(senders, self._a.placement), np.searchsorted(receivers, self._b.placement)
-        for i, j in np.ndindex(*q.shape):
-            # elements that all places of A share with this place of B
-            np.add.at(lengths, (p, q[i, j]), rows[:, i, None] * columns[:, j])
-        for k, rank in enumerate(senders):
-            if rank in receivers:
-                lengths[k, receivers.index(rank)] = 0
+        a, b = self._a, self._b
+        lengths = np.zeros((max(1, len(a.ranks)), max(1, len(b.ranks))), np.int64)
+        tables = [axis.lengths for axis in self.axes]
+        before = a.places.reshape(*a.placement.shape, a.copies)
+        senders, receivers = np.searchsorted(a.ranks, before), np.searchsorted(b.ranks, b.places)
+        for place, rank in np.ndenumerate(b.places):
+            # elements that all places of A share with this place of B; a rank reads the replica of `TiledReplicas`
+            shared = reduce(np.multiply.outer, [table[:, i] for table, i in zip(tables, place, strict=False)])
+            moved = np.where((before == rank).any(axis=-1), 0, shared)
+            np.add.at(lengths[:, receivers[place]], senders[..., rank % a.copies], moved)
         return lengths

@@ -334,10 +334,6 @@ def tiles_that_are_refused() -> None:
     ):
         refused(call, kind, text)
     if SIZE > 1:
-        copies = psr.Descriptor((M, N), 2, ROWS, axes=(None, 1))
-        refused(
-            lambda: psr.redistribute(t, copies), psr.DescriptorError, "has replicas, to and from which tiles are not"
-        )
         other = tiles(owners=(OWNERS + 1) % SIZE) if last == RANK else t
         refused(lambda: psr.redistribute(other, d), psr.CollectiveError, "desc_a must be the same on every rank")
 
