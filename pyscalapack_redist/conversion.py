@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .adapters.adapter import find
-from .adapters.arguments import blueprint_for, communicator_for, layout_of_argument, to_distributed
+from .adapters.arguments import blueprint_for, communicator_for, layout_of_array, to_distributed
 from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.mpi import MPI
@@ -44,7 +44,7 @@ def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
     CollectiveError
         That is so on another rank, or ranks have different layouts.
     """
-    layout = layout_of_argument("x", x, comm)
+    layout = layout_of_array("x", x, comm)
     if isinstance(layout, LAYOUTS):
         return layout
     raise not_taken("x", x)

@@ -73,6 +73,10 @@ class Adapter(ABC):
     def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
         """The blueprint of an array of this shape in the layout of another array, as far as that fits. Not collective."""
 
+    def layout(self, x: Any, comm: MPI.Intracomm) -> Layout | None:
+        """The layout of `view`, for uses that need no elements."""
+        return self.view(x, comm).layout
+
     def communicator(self, x: Any) -> MPI.Intracomm | None:
         """The communicator of the array, if the library has one."""
         return None
@@ -116,8 +120,6 @@ def _of_type(kind: type) -> Adapter | None:
     if issubclass(kind, Distributed | Descriptor | Tiles):
         return None
     modules = [base.__module__.partition(".")[0] for base in kind.__mro__]
-    if hasattr(kind, PARTITIONED):
-        return _loaded("partitioned:PartitionedArrays")
     for module in modules:
         if module in ADAPTERS:
             return _loaded(ADAPTERS[module])
@@ -137,6 +139,8 @@ def find(x: object) -> Adapter | None:
         return None
     is_pair = isinstance(x, tuple) and len(x) == 2
     adapter = _of_type(type(x[0] if is_pair else x))  # type: ignore[index, arg-type]
+    if adapter is None and hasattr(x, PARTITIONED):
+        return _loaded("partitioned:PartitionedArrays")
     if adapter is not None and adapter.takes(x):
         return adapter
     pairs = _loaded("pairs:Pairs") if is_pair else None

@@ -133,11 +133,20 @@ def array_or_layout(name: str, x: Any, comm: Any = None, other: object = None) -
 
 
 def layout_of_argument(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
-    """The layout of an array; objects that are no arrays are unchanged. Collective for arrays of other libraries."""
+    """The layout of an array; objects that are no arrays, and C structures, are unchanged. Collective as `view_of`."""
+    return x if isinstance(x, ctypes.Structure) else layout_of_array(name, x, comm, other)
+
+
+def layout_of_array(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
+    """As `layout_of_argument`; of an array that is a C structure the layout, too."""
     if isinstance(x, Distributed):
         return x.desc
-    view = None if isinstance(x, ctypes.Structure) else view_of(name, x, comm, other)
-    return x if view is None else view.layout
+    adapter = find(x)
+    if adapter is None:
+        return x
+    comm = communicator_for(adapter, x, comm, other)
+    (layout,) = agreed_layouts(name, lambda: [adapter.layout(x, comm)], comm)
+    return layout
 
 
 def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
