@@ -73,6 +73,9 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         if not isinstance(array, Distributed):
             raise not_taken(name, given)
     plan(source.desc, target.desc, dtype=source.dtype, comm=comm)(source.local, target.local)
+    adapter = find(y)
+    if adapter is not None:
+        adapter.written(y)
 
 
 def not_taken(name: str, x: object) -> ArrayError:

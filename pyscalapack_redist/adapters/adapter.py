@@ -85,6 +85,9 @@ class Adapter(ABC):
         """An array that each rank has whole, in the library's form; by default NumPy's."""
         return values
 
+    def written(self, x: Any) -> None:  # noqa: B027 - most libraries need not know
+        """Tell the library that the memory of an array has been written. All ranks call it."""
+
 
 # The adapter, MODULE:CLASS, for the top-level modules in which types are defined.
 ADAPTERS = {
