@@ -427,8 +427,9 @@ class Chunking:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The arguments as plain values that are equal on ranks with equal arguments."""
-        return str(self.chunks), str(self.shards), None if self.options is None else str(sorted(self.options.items()))
+        """The arguments as plain values that are equal on ranks with equal arguments; of options the names, as codecs vary."""
+        names = sorted(map(str, self.options)) if isinstance(self.options, Mapping) else self.options
+        return str(self.chunks), str(self.shards), str(names)
 
     def checked(self, name: str, shape: Sequence[int], is_new: bool) -> Chunking:
         """The arguments with a length for each dimension; a FileError if they are invalid."""

@@ -273,7 +273,8 @@ def save(
         Shapes of the chunks and shards of a new Zarr array. By default chunks as zarr chooses them, and no shards; with
         `shards`, chunks of up to 1 MiB. A shard is one file of whole chunks.
     zarr : dict, optional
-        More arguments of `zarr.create_array` for a new Zarr array, such as {"compressors": None} or {"fill_value": 1.0}.
+        More arguments of `zarr.create_array` for a new Zarr array, such as {"compressors": None} or {"fill_value": 1.0}. Names
+        must be equal on all ranks; the first rank's values are used.
     window : slice or tuple of slice, optional
         Part of the file's array to write, of the shape of `desc`, as for `load`.
     shape : sequence of int, optional

@@ -85,7 +85,7 @@ def _exchange(temporary: str, target: str) -> None:
     os.rename(target, aside)  # a program killed here leaves both, under temporary names
     try:
         os.rename(temporary, target)
-    except OSError:
+    except BaseException:
         os.rename(aside, target)
         raise
     os.rename(aside, temporary)

@@ -1,4 +1,4 @@
-"""Files read and written by several ranks, beside NumPy's own and h5py's."""
+"""Files read and written by several ranks, beside NumPy's own, h5py's and zarr's."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "file_errors.py", ranks, tmp_path).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("name", ["kept.npy", "kept.zarr"])
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.long)])
-def test_what_a_killed_save_has_left(ranks: int, tmp_path: Path) -> None:
+def test_what_a_killed_save_has_left(ranks: int, name: str, tmp_path: Path) -> None:
+    if name.endswith(".zarr"):
+        pytest.importorskip("zarr")
     program = PROGRAMS / "killed_save.py"
-    assert run(program, ranks, tmp_path, "killed", timeout=60, check=False).returncode
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".kept.npy.")]
-    assert run(program, ranks, tmp_path, "next", timeout=60).stdout == "OK\n"
+    assert run(program, ranks, tmp_path, name, "killed", timeout=60, check=False).returncode
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(f".{name}.")]
+    assert run(program, ranks, tmp_path, name, "next", timeout=60).stdout == "OK\n"

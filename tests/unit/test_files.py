@@ -266,6 +266,46 @@ def test_who_writes_a_temporary_file(tmp_path: Path) -> None:
     assert replacement.temporary_files_of(str(tmp_path / "nowhere" / "x.npy")) == []
 
 
+@pytest.mark.parametrize("with_exchange", [True, False])
+def test_a_directory_is_replaced_by_another(with_exchange: bool, tmp_path: Path) -> None:
+    """In one step where the system can; else an error between the renames leaves the old one, and a killed program both."""
+    target, temporary = tmp_path / "m.zarr", Path(temporary_name(str(tmp_path / "m.zarr")))
+    for folder, content in ((target, "old"), (temporary, "new")):
+        folder.mkdir()
+        (folder / "zarr.json").write_text(content)
+    target.chmod(0o700)
+    renames: list[str] = []
+
+    def rename(old: str, new: str) -> None:
+        renames.append(new)
+        if len(renames) in errors:
+            raise errors[len(renames)]
+        os.replace(old, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        if not with_exchange:
+            patch.setattr(replacement.ctypes, "CDLL", lambda _: None)
+            errors: dict[int, BaseException] = {2: OSError("no space")}
+            with pytest.raises(OSError, match="no space"):
+                replacement._finish(str(temporary), str(target))
+            assert (target / "zarr.json").read_text() == "old"
+            errors = {len(renames) + 2: KeyboardInterrupt(), len(renames) + 3: KeyboardInterrupt()}
+            with pytest.raises(KeyboardInterrupt):
+                replacement._finish(str(temporary), str(target))
+            left = replacement.temporary_files_of(str(target))
+            assert sorted((Path(path) / "zarr.json").read_text() for path in left) == ["new", "old"]
+            assert not target.exists()
+            os.replace(next(path for path in left if path != str(temporary)), target)
+        errors = {}
+        replacement._finish(str(temporary), str(target))
+        if with_exchange and renames:
+            pytest.skip("this file system cannot exchange two names")
+    assert (target / "zarr.json").read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o700
+    assert (temporary / "zarr.json").read_text() == "old"
+
+
 def test_equal_dtypes_have_equal_digests() -> None:
     """Asked to be aligned or not, with metadata or not: NumPy says they are equal."""
     aligned = np.dtype([("key", "i1"), ("value", [("x", "f8", (2,))])], align=True)

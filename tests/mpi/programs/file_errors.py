@@ -76,7 +76,7 @@ def reading(folder: Path) -> None:
         ("cannot hold without loss", load(good, dtype="f4")),
         ("cannot hold without loss", lambda: psr.load(psr.DistributedArray(DESC, DESC.zeros("f4")), good)),
         ("order = 'F' is for raw files", load(good, order="F")),
-        ("dataset = 'x' is for HDF5", load(good, dataset="x")),
+        ("dataset = 'x' is for HDF5 and Zarr", load(good, dataset="x")),
         ("dataset = '/' must be the name of a data set", load(folder / "x.h5", dataset="/")),
         *((f"path = {name!r} must name a file, without NUL", load(name)) for name in ("", "a\0b.npy")),
         ("dtype = float32, but out has dtype float64: omit dtype", load(good, out=DESC.zeros(), dtype="f")),
@@ -261,7 +261,7 @@ def windows(folder: Path) -> None:
 def saving(folder: Path) -> None:
     local, target = DESC.zeros("d"), folder / "kept.npy"
     on_first(lambda: target.write_bytes(b"what was there"))
-    known = "NumPy's archive of several arrays cannot be written: use a name in .npy, .h5 or .hdf5, or another"
+    known = "NumPy's archive of several arrays cannot be written: use a name in .npy, .h5, .hdf5 or .zarr, or another"
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("x.npy cannot be written: there is no directory nowhere/here;", save("nowhere/here/x.npy", local)),
         (f"there is no directory {target};", save(target / "x.npy", local)),
@@ -391,6 +391,110 @@ def hdf5(folder: Path) -> None:
         assert "other" in file, "other data sets stay"
 
 
+def zarr_stores(folder: Path) -> None:
+    import zarr
+    from zarr.storage import LocalStore
+
+    path, group, file, plain, text = (folder / f"{name}.zarr" for name in ("errors", "group", "file", "plain", "text"))
+    local, part = DESC.zeros(), PIECE.zeros()
+
+    def write() -> None:
+        array = zarr.create_array(path, shape=SHAPE, chunks=(10, 20), dtype="d", fill_value=1.0)
+        array[...] = WHOLE
+        zarr.create_array(group, name="other/inner", data=WHOLE)
+        zarr.create_array(text, shape=SHAPE, dtype=str)
+        file.write_bytes(b"")
+        plain.mkdir()
+        (plain / "mine").write_bytes(b"")
+
+    on_first(write)
+    numbers = "chunks[0] = 0 must be at least 1"
+    its: dict[str, Any] = {"window": WINDOW}
+    new = folder / "new.zarr"
+    for message, call in (
+        ("No such file", load(folder / "missing.zarr")),
+        ("Not a directory", load(file)),
+        ("No such file", load(plain)),
+        ("the root is a group, which has other: give dataset='NAME'", load(group)),
+        ("other is a group, which has inner: give dataset='other/NAME'", load(group, dataset="other")),
+        ("No such file", load(group, dataset="nothing")),
+        ("holds StringDType(): only fixed sizes", load(text)),
+        ("shape (30, 20), but desc has shape (10, 5)", load(path, PIECE)),
+        ("order = 'C' is for raw files", load(path, order="C")),
+        ("is in the Zarr store", load(group / "other")),
+        ("is in the Zarr store", save(group / "other.npy", local)),
+        ("cannot hold without loss", load(path, dtype="f4")),
+        ("order = 'F'", save(path, local, order="F")),
+        ("is no Zarr store ([Errno 20]", save(file, local)),
+        ("is no Zarr store ([Errno 2]", save(plain, local)),
+        ("group.zarr is a Zarr group, and would be replaced with all its arrays", save(group, local)),
+        (
+            "dataset = 'other' is for window=: without window= the array is the whole store",
+            save(group, local, dataset="other"),
+        ),
+        ("shards = (2,) must have 2 entries", save(new, local, shards=(2,))),
+        ("new.zarr cannot be made: The array's `chunk_shape`", save(new, local, chunks=4, shards=6)),
+        ("unexpected keyword argument 'nonsense'", save(new, local, zarr={"nonsense": 1})),
+        ("multiple values for keyword argument 'shape'", save(new, local, zarr={"shape": 1})),
+        ("zarr = 3 must be a dict of arguments", save(new, local, zarr=3)),
+        ("new.zarr cannot be made: No Zarr data type", save(new, DESC.zeros("g"))),
+        ("chunks = 3 is for new Zarr stores, but ", save(folder / "x.npy", local, chunks=3)),
+        ("zarr = {} is for new Zarr stores, but ", save(path, part, PIECE, zarr={}, **its)),
+        ("local has dtype <f4, but", save(path, part.astype("f4"), PIECE, **its)),
+        ("there is no directory", save(folder / "nowhere" / "x.zarr", local)),
+    ):
+        fails(message, call)
+    for chunks in ((0, 5), 0):
+        fails(numbers, save(new, local, chunks=chunks), kind=psr.DescriptorError)
+    assert not new.exists()
+    if SIZE > 1:
+        fails(numbers, save(new, local, chunks=0 if LAST == RANK else 5), LAST, psr.DescriptorError)
+        asked = "the arguments for the file must be the same on every rank"
+        fails(asked, save(new, local, chunks=RANK + 1), kind=psr.CollectiveError)
+    slabs.SLAB_BYTES = 1600
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if LAST == RANK:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    with pytest.raises((psr.FileError, psr.CollectiveError), match="File too large"):
+        psr.save(DESC, DESC.from_function(lambda i, j: np.sin(i + 20.0 * j)), path, chunks=(10, 20))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    WORLD.Barrier()
+    assert np.array_equal(psr.load(DESC, path), DESC.from_function(lambda i, j: WHOLE[i, j]))
+    assert not [name for name in os.listdir(folder) if name.endswith(".part")]
+    WORLD.Barrier()
+
+    def replace(store: slabs.ArrayFile, move: Any, *arguments: Any) -> None:
+        move(store, *arguments)
+        if RANK == 0:
+            psr.save(psr.Descriptor(SHAPE, None, psr.ProcessGrid((1,), MPI.COMM_SELF)), WHOLE, path, chunks=(10, 20))
+        WORLD.Barrier()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slabs.ArrayFile, "read", functools.partialmethod(replace, slabs.ArrayFile.read))
+        fails("no program may replace or change it during the call", load(path))
+    on_first(lambda: (path / "c" / "1" / "0").write_bytes(b"no chunk"))
+    with pytest.raises((psr.FileError, psr.CollectiveError), match=r"errors\.zarr: "):
+        psr.load(DESC, path)
+    WORLD.Barrier()
+    private, modes = folder / "private.zarr", []
+    on_first(lambda: (zarr.create_array(private, shape=SHAPE, dtype="d"), private.chmod(0o700)))
+    store_set = LocalStore.set
+
+    async def look(store: Any, *arguments: Any) -> None:
+        modes.append(os.stat(store.root).st_mode & 0o777)
+        await store_set(store, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStore, "set", look)
+        psr.save(DESC, DESC.from_function(lambda i, j: i + 1.0 + j), private)
+    assert set(modes) <= {0o700}
+    assert 0o700 in WORLD.bcast(modes)
+    assert private.stat().st_mode & 0o777 == 0o700
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zarr, "__version__", "2.18.3")
+        fails("which needs zarr 3, not 2.18.3: pip install 'zarr>=3'", load(path), kind=psr.LibraryError)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     on_first(lambda: (folder / "folder.npy").mkdir())
@@ -404,12 +508,16 @@ def main() -> None:
     what_is_replaced(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "h5py", None)
+        patch.setitem(sys.modules, "zarr", None)
         for call in (load(folder / "x.h5"), save(folder / "x.h5", DESC.zeros())):
             fails("x.h5 is HDF5, which needs h5py", call, kind=psr.LibraryError)
-    try:
-        hdf5(folder)
-    except ModuleNotFoundError:
-        assert "h5py" not in sys.modules
+        for call in (load(folder / "x.zarr"), save(folder / "x.zarr", DESC.zeros())):
+            fails("x.zarr is a Zarr store, which needs zarr", call, kind=psr.LibraryError)
+    for library, check in (("h5py", hdf5), ("zarr", zarr_stores)):
+        try:
+            check(folder)
+        except ModuleNotFoundError:
+            assert library not in sys.modules
     WORLD.Barrier()
     if RANK == 0:
         print("OK", flush=True)

@@ -1,18 +1,21 @@
-"""Random arrays in files: what NumPy or h5py wrote is loaded, what was saved they load. Arguments: folder, cases, seed.
+"""Random arrays in files: what NumPy, h5py or zarr wrote is loaded, what was saved they load. Arguments: folder, cases, seed.
 
-Cases are of .npy, raw and HDF5 files, where h5py is there, of both orders, whole files and windows of them, in
-slabs of all sizes, of arrays of one to five dimensions in layouts of any kind.
+Cases are of .npy, raw and HDF5 files and Zarr stores, where h5py and zarr are there, of both orders, whole files and windows of
+them, in slabs of all sizes, of arrays of one to five dimensions in layouts of any kind. Files of a store have one writer each.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import itertools
 import logging
 import os
+import shutil
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,9 +40,12 @@ RECORD = np.dtype([("key", ">i4"), ("value", "<f8", (2,)), ("tag", "S3")])
 PLAIN = [np.dtype(t) for t in ("?", "H", ">i2", "q", "f", "d", ">d", "D", "S5")]
 DTYPES = [*PLAIN, *map(np.dtype, ("e", "g", ">D", "U3", ">U2", "M8[s]", "V7")), RECORD, ALIGNED]
 IN_HDF5 = [*PLAIN, np.dtype([("key", "<i4"), ("value", ">f8")])]
+IN_ZARR = [*PLAIN, *map(np.dtype, ("e", ">D", "U3", ">U2", "M8[s]"))]
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup")
 KINDS = [
     *itertools.product((".npy", ".bin"), (False, True)),
     *itertools.product([".h5"] * (importlib.util.find_spec("h5py") is not None), (False, True)),
+    *itertools.product([".zarr"] * (importlib.util.find_spec("zarr") is not None), (False, True)),
 ]
 
 
@@ -71,8 +77,35 @@ def window_of(rng: np.random.Generator, first: tuple[int, ...], size: tuple[int,
     return made[0] if len(made) == 1 else tuple(made)
 
 
-def write(path: Path, whole: Whole, order: Any, skipped: int) -> None:
-    if path.suffix == ".npy":
+def random_store(rng: np.random.Generator, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Arguments of `zarr.create_array`: chunks and shards, compressors and fill values of both versions of the format."""
+    import numcodecs
+    import zarr
+
+    chunks = tuple(int(rng.integers(1, n + 3)) for n in shape)
+    options: dict[str, Any] = {"chunks": chunks, "zarr_format": int(rng.integers(2, 4))}
+    compressors: list[Any] = ["auto", None]
+    if options["zarr_format"] == 2:
+        compressors.append(numcodecs.GZip())
+        options["order"] = "CF"[rng.integers(2)]
+    else:
+        compressors += [zarr.codecs.GzipCodec(), (zarr.codecs.BloscCodec(), zarr.codecs.Crc32cCodec())]
+        if rng.integers(2):
+            options["shards"] = tuple(n * int(rng.integers(1, 4)) for n in chunks)
+    return {**options, "compressors": compressors[rng.integers(len(compressors))]}
+
+
+def write(path: Path, whole: Whole, order: Any, skipped: int, options: dict[str, Any]) -> None:
+    if path.suffix == ".zarr":
+        import zarr
+
+        shutil.rmtree(path, ignore_errors=True)
+        dtype = np.dtype(whole.dtype.str)  # "q" is unknown to zarr
+        fill = whole.flat[0] if whole.size else None  # chunks of it alone are not written
+        zarr.create_array(path, name="group/data", shape=whole.shape, dtype=dtype, fill_value=fill, **options)[...] = (
+            whole
+        )
+    elif path.suffix == ".npy":
         np.save(path, np.asarray(whole, order=order))
     elif path.suffix == ".bin":
         path.write_bytes(bytes(skipped) + whole.tobytes(order) + bytes(skipped))
@@ -92,10 +125,49 @@ def read(path: Path, shape: tuple[int, ...], dtype: Any, order: Any, skipped: in
         assert content[:skipped] == content[len(content) - skipped :] == bytes(skipped)
         flat = np.frombuffer(content, dtype, (len(content) - 2 * skipped) // dtype.itemsize, skipped)
         return flat.reshape(shape, order=order)
+    if path.suffix == ".zarr":
+        import zarr
+
+        group = zarr.open(path, mode="r")
+        return np.asarray((group if isinstance(group, zarr.Array) else group["group/data"])[...])
     import h5py
 
     with h5py.File(path, "r") as file:
         return np.asarray(file["group/data"][()])
+
+
+@contextlib.contextmanager
+def one_writer(comm: MPI.Intracomm, path: Path) -> Iterator[None]:
+    """See that the files of a Zarr store that change in the block are each written once, and read by no other rank."""
+    from zarr.storage import LocalStore
+
+    keys: dict[str, list[str]] = {"set": [], "delete": [], "get": []}
+
+    def record(name: str) -> Any:
+        original = getattr(LocalStore, name)
+
+        async def call(store: LocalStore, key: str, *arguments: Any, **options: Any) -> Any:
+            if not key.endswith(METADATA):
+                keys[name].append(key)
+            return await original(store, key, *arguments, **options)
+
+        return mock.patch.object(LocalStore, name, call)
+
+    before = files_of(path)
+    comm.Barrier()
+    with record("set"), record("delete"), record("get"):
+        yield
+    written = keys["set"] + keys["delete"]
+    assert set(keys["get"]) <= set(written)
+    everywhere = [key for of_rank in comm.allgather(written) for key in of_rank]
+    assert len(everywhere) == len(set(everywhere)), sorted(everywhere)
+    assert {key for key, _ in files_of(path) - before} <= set(everywhere)
+
+
+def files_of(path: Path) -> Any:
+    """Files of a Zarr store but for its metadata, with what changes when they are written, as dictionary items."""
+    names = (name for name in path.rglob("*") if name.is_file() and not name.name.endswith(METADATA))
+    return {str(name.relative_to(path)): name.stat().st_ino for name in names}.items()
 
 
 def on_first(action: Any) -> None:
@@ -116,13 +188,14 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
     first = tuple(int(rng.integers(0, 4)) * windowed for _ in desc.shape)
     shape = tuple(low + n + int(rng.integers(0, 4)) * windowed for low, n in zip(first, desc.shape, strict=True))
     exact = tuple(slice(low, low + n) for low, n in zip(first, desc.shape, strict=True))
-    possible = IN_HDF5 if suffix == ".h5" else DTYPES
+    possible = {".h5": IN_HDF5, ".zarr": IN_ZARR}.get(suffix, DTYPES)
     dtype = possible[rng.integers(len(possible))]
-    order = "C" if suffix == ".h5" else "CF"[rng.integers(2)]
+    order = "C" if suffix in (".h5", ".zarr") else "CF"[rng.integers(2)]
     slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
     slabs.SPAN_BYTES, slabs.GAP_BYTES = int(rng.choice([1, 200, 10**6])), int(rng.choice([0, 1, 60, 10**5]))
     skipped = int(rng.integers(0, 9)) if suffix == ".bin" else 0
-    its: dict[str, Any] = {"dataset": "group/data"} if suffix == ".h5" else {}
+    of_file: dict[str, Any] = {"dataset": "group/data"} if suffix in (".h5", ".zarr") else {}
+    its = of_file.copy()
     if windowed:
         its["window"] = window_of(rng, first, desc.shape, shape)
     if suffix == ".bin":
@@ -132,14 +205,15 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
             **({"offset": skipped} if skipped else {}),
         }
     whole, mine, background = (numbered(n, dtype, rng) for n in (shape, layout.shape, layout.shape))
-    what = f"{layout}, {dtype}, {order}, {suffix}, {its} of {shape}, pieces of {slabs.SLAB_BYTES}"
+    options = random_store(rng, shape) if suffix == ".zarr" else {}
+    what = f"{layout}, {dtype}, {order}, {suffix}, {its} of {shape}, pieces of {slabs.SLAB_BYTES}, {options}"
 
     path = folder / f"file{suffix}"
-    on_first(lambda: write(path, whole, order, skipped))
+    on_first(lambda: write(path, whole, order, skipped, options))
+    in_file = dtype.newbyteorder("=") if options.get("zarr_format") == 3 else dtype
     if suffix != ".bin":
-        of_file = {"dataset": "group/data"} if suffix == ".h5" else {}
         assert psr.shape_of(path, comm=comm, **of_file) == shape, what
-        assert psr.dtype_of(path, **of_file) == dtype, what
+        assert psr.dtype_of(path, **of_file) == in_file, what
     held, give_out = layout.local(background, rank), layout.size != layout.shape or bool(rng.integers(2))
     out = None
     if held is not None and give_out:
@@ -154,22 +228,28 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
         assert loaded.dtype == (dtype if give_out or suffix == ".bin" else dtype.newbyteorder("=")), what
         assert np.array_equal(loaded, wanted), what
 
+    if windowed and suffix == ".zarr":
+        dtype = in_file
+        mine = mine.astype(dtype)
     local = layout.local(mine, rank)
     if local is not None:
         copy = placed(np.random.default_rng(rank), local.shape, dtype)
         copy[...] = local
         local = copy
     if not windowed:
-        its, skipped = {**its, **({} if suffix == ".h5" else {"order": order})}, 0
+        its, skipped = {**its, **({} if suffix in (".h5", ".zarr") else {"order": order})}, 0
         its.pop("offset", None)
-        on_first(path.unlink)
-    psr.save(desc, local, path, **its)
+        on_first(lambda: shutil.rmtree(path) if suffix == ".zarr" else path.unlink())
+        if suffix == ".zarr":
+            its = {"chunks": options.pop("chunks"), "shards": options.pop("shards", None), "zarr": options}
+    with one_writer(comm, path) if suffix == ".zarr" else contextlib.nullcontext():
+        psr.save(desc, local, path, **its)
     whole = whole.copy()
     whole[exact] = mine[layout.window()]
     WORLD.Barrier()
     if RANK == 0:
         found = read(path, shape, dtype, order, skipped)
-        assert found.dtype == dtype, what
+        assert found.dtype == in_file, what
         assert np.array_equal(found, whole), what
         both = order == "F" and np.asarray(whole, order="F").flags.c_contiguous  # then NumPy says "C"
         if suffix == ".npy" and not both and dtype not in PADDED:
@@ -264,6 +344,7 @@ def progress(folder: Path) -> None:
 def main() -> None:
     folder, cases, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
+    warnings.filterwarnings("ignore", "The data type .* does not have a Zarr V3 specification")
     reordered = WORLD.Split(0, -RANK)
     for case in range(cases):
         rng = np.random.default_rng([seed, case])

@@ -1,10 +1,12 @@
-"""Saves that are killed, and the next one to the same file. Arguments: folder, "killed" or "next".
+"""Saves that are killed, and the next one to the same file. Arguments: folder, name of the file, "killed" or "next".
 
-The next one removes what the killed ones have left, but not what somebody else may still write.
+The next one removes what the killed ones have left, but not what somebody else may still write. A Zarr store is one before, and
+its save is killed when some of its chunks are there: what is loaded is the old one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -15,13 +17,24 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import replacement
+from pyscalapack_redist.files import replacement, slabs
 
 WORLD = MPI.COMM_WORLD
 
 
 def killed(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+moved = 0
+
+
+def killed_at_half(nbytes: int) -> None:
+    """End this process when half of the matrix is written."""
+    global moved
+    moved += nbytes
+    if moved >= 120:
+        killed()
 
 
 def parts(folder: Path) -> list[str]:
@@ -33,31 +46,40 @@ def parts(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    folder, what = Path(sys.argv[1]), sys.argv[2]
+    folder, name, what = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     desc = psr.Descriptor((6, 5), (2, 2), psr.ProcessGrid((1, WORLD.Get_size()), WORLD))
     ones = desc.from_function(lambda i, j: 1.0 + 0 * i * j)
-    path = folder / "kept.npy"
+    path = folder / name
     if what == "killed":
-        replacement._finish = killed
-        psr.save(desc, ones, path)
+        if path.suffix == ".zarr":
+            psr.save(desc, -ones, path, chunks=1)
+            slabs.SLAB_BYTES = 8
+            slabs.ArrayFile._progress = lambda *_: contextlib.nullcontext(killed_at_half)
+        else:
+            replacement._finish = killed
+        psr.save(desc, ones, path, **({"chunks": 1} if path.suffix == ".zarr" else {}))
     left = parts(folder)
     assert len(left) == 1, left
-    psr.save(desc, ones, folder / "other.npy")
+    if path.suffix == ".zarr":
+        assert any((folder / left[0]).rglob("c/*/*"))
+        assert not any((folder / left[0]).rglob("c/5/4"))
+        assert np.array_equal(psr.load(desc, path), -ones)
+    psr.save(desc, ones, folder / f"other{path.suffix}")
     assert parts(folder) == left
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         psr.save(desc, ones, path)
     assert not caught
     assert parts(folder) == []
-    assert np.array_equal(np.load(path), np.ones((6, 5)))
+    assert np.array_equal(psr.load(desc, path), ones)
 
     # Of another machine, and of a process that lives.
     fields = left[0].split(".")
     elsewhere = ".".join([*fields[:-5], "0123456789ab", *fields[-4:]])
     alive = Path(WORLD.bcast(replacement.temporary_name(str(path)))).name
     if WORLD.Get_rank() == 0:
-        for name in (elsewhere, alive):
-            (folder / name).write_bytes(b"")
+        for temporary in (elsewhere, alive):
+            (folder / temporary).write_bytes(b"")
     WORLD.Barrier()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
