@@ -173,12 +173,12 @@ class DistributedArray(Distributed):
                 raise ArrayError(
                     f"out is a {type(out).__name__}: it must be a DistributedArray, whose layout is reached"
                 )
-            return out.desc
+            return out.desc  # type: ignore[no-any-return]
         if desc is not None:
             layout = descriptor_of(desc)
             if not isinstance(layout, LAYOUTS):
                 raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, Tiles or a DistributedArray")
-            return layout  # type: ignore[no-any-return]
+            return layout
         if not isinstance(self._desc, Descriptor):
             raise DescriptorError(f"{self._desc!r} has no blocks and no grid to start from: give a Descriptor")
         step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1

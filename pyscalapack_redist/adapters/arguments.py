@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from ..comm.group import first_known
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..errors import ArrayError, DescriptorError
-from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import checked_communicator
 from ..layout.tiles import LAYOUTS, Layout
 from .adapter import Adapter, Blueprint, View, find
-
-R = TypeVar("R")
 
 
 def view_of(name: str, x: object, comm: Any = None, other: object = None) -> View | None:
@@ -147,24 +141,3 @@ def layout_of_array(name: str, x: Any, comm: Any = None, other: object = None) -
     comm = communicator_for(adapter, x, comm, other)
     (layout,) = agreed_layouts(name, lambda: [adapter.layout(x, comm)], comm)
     return layout
-
-
-def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Let a function take an array in place of its first two arguments, a descriptor and a local array, by these names.
-
-    The array is distributed, or of another library; with `comm` among the keywords.
-    """
-
-    def decorated(function: Callable[..., R]) -> Callable[..., R]:
-        @functools.wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> R:
-            if not arguments or isinstance(arguments[0], Descriptor | np.ndarray | ctypes.Structure | None):
-                return function(*arguments, **keywords)
-            array = to_distributed("array", arguments[0], keywords.get("comm"))
-            if not isinstance(array, Distributed):
-                return function(*arguments, **keywords)
-            return function(*[getattr(array, name) for name in names], *arguments[1:], **keywords)
-
-        return call
-
-    return decorated

@@ -9,17 +9,19 @@ and to a grid of one process.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
-from ..adapters.arguments import layout_of_argument, takes_arrays
+from ..adapters.arguments import layout_of_argument, to_distributed
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
 from ..comm.links import Links
@@ -56,6 +58,7 @@ class Agreed(NamedTuple):
     dtype: np.dtype[Any] | None
 
 
+R = TypeVar("R")
 COMM = 1  # index into the options
 LOGGER = logging.getLogger(__name__)
 
@@ -532,6 +535,41 @@ def _is_layout(argument: object, other: object) -> bool:
     return isinstance(argument, Descriptor) or (is_nine_integers(argument) and not is_nine_integers(other))
 
 
+def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function take an array in place of its first two arguments, a descriptor and a local array, by these names.
+
+    The array is distributed, perhaps in tiles, or of another library.
+    """
+
+    def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> R:
+            if not arguments or isinstance(arguments[0], Descriptor | np.ndarray | ctypes.Structure | None):
+                return function(*arguments, **keywords)
+            array = to_distributed("array", arguments[0], keywords.get("comm"))
+            if not isinstance(array, Distributed):
+                return function(*arguments, **keywords)
+            array = in_slabs(array)
+            return function(*[getattr(array, name) for name in names], *arguments[1:], **keywords)
+
+        return call
+
+    return decorated
+
+
+def in_slabs(array: Distributed) -> Distributed:
+    """An array of tiles in slabs of the longest dimension; others unchanged. Collective over the communicator of tiles."""
+    tiles = array.desc
+    if isinstance(tiles, Descriptor):
+        return array
+    comm = communicator_of(tiles)
+    longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
+    axes = [0 if k == longest else None for k in range(tiles.ndim)]
+    slabs = Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
+    moved: Distributed = plan(tiles, slabs, dtype=array.dtype, comm=comm)(array)
+    return moved
+
+
 @overload
 def gather(array: Distributed, /, root: int | None = 0) -> NDArray[Any] | None: ...
 
@@ -548,7 +586,7 @@ def gather(
 ) -> NDArray[Any] | None:
     """Collect a distributed array on one rank, or on all. Collective over the communicator of the descriptor's grid.
 
-    In place of `desc` and `local` it takes a `DistributedArray`.
+    In place of `desc` and `local` it takes a `DistributedArray`, or an array as for `as_distributed`.
 
     Parameters
     ----------

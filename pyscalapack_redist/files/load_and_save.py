@@ -14,11 +14,12 @@ from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..engine.local_arrays import check_dtype, dtype_digest, make_out
+from ..engine.make import takes_arrays
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, fit_local_array, takes_distributed
+from ..layout.distributed import Distributed, fit_local_array
 from ..layout.tiles import LayoutArgument, layout_on
 from .contents import (
     NOT_READ,
@@ -221,7 +222,7 @@ def save(
 ) -> None: ...
 
 
-@takes_distributed("desc", "local")
+@takes_arrays("desc", "local")
 def save(
     desc: LayoutArgument,
     local: NDArray[Any] | None,
@@ -241,7 +242,7 @@ def save(
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
-    Instead of `desc` and `local` it takes a `DistributedArray`.
+    Instead of `desc` and `local` it takes a `DistributedArray`, or an array as for `as_distributed`.
 
     With `window` it writes into an existing file in place. Elements outside the window do not change, and nothing is written
     unless all arguments are valid on all ranks. A program that is killed during the call, or cannot write on, leaves some

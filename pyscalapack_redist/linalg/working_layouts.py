@@ -19,6 +19,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
 from . import solver_rules
+from .operand_kinds import Operands, need_reading
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +47,10 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        if need_reading(arguments, keywords):
+            operands = Operands(name, [*parameters], layout_for)
+            positional, named = operands.read(arguments, keywords)
+            return operands.converted(call(*positional, **named))  # type: ignore[no-any-return]
         own = RoutineCall(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
         token = current_call.set(own)
         try:

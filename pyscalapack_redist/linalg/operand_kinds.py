@@ -1,0 +1,125 @@
+"""Operands that are arrays of other libraries, or of tiles: read before a routine, and its results made of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..adapters.adapter import find
+from ..adapters.arguments import communicator_for, layout_of_argument, to_distributed
+from ..conversion import convert
+from ..distributed_array import DistributedArray
+from ..engine.make import in_slabs, plan
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
+from ..layout.tiles import LAYOUTS
+
+FACTORS = ("lu_factor", "cho_factor")  # routines whose results are for other routines, and stay distributed arrays
+
+
+class Operand(NamedTuple):
+    """An operand as the user gave it, and as the routine gets it."""
+
+    given: Any
+    array: Distributed
+
+
+class Operands:
+    """The operands of a call that has arrays of other libraries or of tiles. Reading them is collective.
+
+    Parameters
+    ----------
+    routine : str
+        Its name.
+    names : sequence of str
+        Names of its arguments.
+    layout_for : callable
+        The layout of a matrix for the routine: name, shape and communicator.
+    """
+
+    def __init__(self, routine: str, names: Sequence[str], layout_for: Callable[..., Descriptor]) -> None:
+        self._routine, self._names, self._layout_for = routine, names, layout_for
+        self._operands: list[Operand] = []
+        self._like: Any = None
+
+    def read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments with distributed arrays in place of others, and layouts in place of arrays for `like` and `layout`."""
+        layouts = (
+            argument for argument in (*arguments, *keywords.values()) if isinstance(argument, (Distributed, *LAYOUTS))
+        )
+        other = next((array.desc if isinstance(array, Distributed) else array for array in layouts), None)
+        positional = [self._read(name, argument, other) for name, argument in zip(self._names, arguments, strict=False)]
+        return positional, {name: self._read(name, argument, other) for name, argument in keywords.items()}
+
+    def _read(self, name: str, argument: Any, other: Any) -> Any:
+        if name in ("like", "layout"):
+            if name == "like" and argument is not None:
+                self._like = argument
+                if find(argument) is not None or _is_of_tiles(argument):
+                    return None
+            return layout_of_argument(name, argument, None, other)
+        if isinstance(argument, tuple) and find(argument) is None:  # factors with pivots, or whether they are lower
+            return tuple([self._read(name, item, other) for item in argument])
+        array = to_distributed(name, argument, None, other)
+        if not isinstance(array, Distributed):
+            return array
+        if not isinstance(array.desc, Descriptor):
+            array = self._in_blocks(array)
+        if not isinstance(array, DistributedArray):
+            array = DistributedArray._from_result(array.desc, array.local, array.dtype)
+        self._operands.append(Operand(argument, array))
+        return array
+
+    def _in_blocks(self, array: Distributed) -> Distributed:
+        """An array of tiles in a layout for the routine."""
+        if array.ndim != 2:
+            return in_slabs(array)
+        comm = array.desc.comm
+        desc = self._layout_for(self._routine, array.shape, comm)
+        moved: Distributed = plan(array.desc, desc, dtype=array.dtype, comm=comm)(array)
+        return moved
+
+    def converted(self, result: Any) -> Any:
+        """A result in the kind and the layout of the first operand, or of `like`. Collective."""
+        if self._routine in FACTORS or not self._operands:
+            return result
+        if isinstance(result, tuple):
+            items = [self.converted(item) for item in result]
+            return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+        first = self._operands[0].given
+        if isinstance(result, np.ndarray):
+            adapter = find(first)
+            return result if adapter is None else adapter.replicated(first, result)
+        if not isinstance(result, Distributed):
+            return result
+        like = self._like if self._like is not None else self._model(result)
+        adapter = find(like)
+        if adapter is not None:
+            return convert(result, like, communicator_for(adapter, like, None, result.desc))
+        if _is_of_tiles(like) and like.shape == result.shape:
+            layout = like.desc if isinstance(like, Distributed) else like
+            return plan(result.desc, layout, dtype=result.dtype, comm=result.desc.comm)(result)
+        return result
+
+    def _model(self, result: Distributed) -> Any:
+        """The operand of the first one's kind that has the layout of a result, or its shape, or as many dimensions."""
+        adapter = find(self._operands[0].given)
+        operands = [operand for operand in self._operands if find(operand.given) is adapter]
+        exact = [each for each in operands if each.array.desc == result.desc]
+        alike = [each for each in operands if each.array.shape == result.shape]
+        of_dimension = [each for each in operands if each.array.ndim == result.ndim]
+        return (exact or alike or of_dimension or operands)[0].given
+
+
+def _is_of_tiles(argument: Any) -> bool:
+    layout = argument.desc if isinstance(argument, Distributed) else argument
+    return isinstance(layout, LAYOUTS) and not isinstance(layout, Descriptor)
+
+
+def need_reading(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    """Whether arguments of a routine are arrays of other libraries, or of tiles."""
+    listed = [*arguments, *keywords.values()]
+    listed += [item for argument in listed if isinstance(argument, tuple) for item in argument]
+    return any(find(argument) is not None or _is_of_tiles(argument) for argument in listed)
