@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .adapters.adapter import find
-from .adapters.arguments import blueprint_for, communicator_for, layout_of_array, to_distributed
+from .adapters.arguments import blueprint_for, communicator_for, layout_of_argument, not_taken, to_distributed
 from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.mpi import MPI
@@ -17,7 +17,7 @@ from .layout.arrays import new_array
 from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
 from .layout.letters import OPERATIONS, letter_of, transposes
-from .layout.tiles import LAYOUTS, Layout
+from .layout.tiles import Layout
 
 
 def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
@@ -44,10 +44,8 @@ def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
     CollectiveError
         That is so on another rank, or ranks have different layouts.
     """
-    layout = layout_of_array("x", x, comm)
-    if isinstance(layout, LAYOUTS):
-        return layout
-    raise not_taken("x", x)
+    layout: Layout = layout_of_argument("x", x, comm, required=True)
+    return layout
 
 
 def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
@@ -67,26 +65,12 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
     CollectiveError
         That is so on another rank.
     """
-    source = to_distributed("x", x, comm)
-    target = to_distributed("y", y, comm, source.desc if isinstance(source, Distributed) else None)
-    for name, array, given in (("x", source, x), ("y", target, y)):
-        if not isinstance(array, Distributed):
-            raise not_taken(name, given)
+    source = to_distributed("x", x, comm, required=True)
+    target = to_distributed("y", y, comm, source.desc, required=True)
     plan(source.desc, target.desc, dtype=source.dtype, comm=comm)(source.local, target.local)
     adapter = find(y)
     if adapter is not None:
         adapter.written(y)
-
-
-def not_taken(name: str, x: object) -> ArrayError:
-    """The error for an object that no adapter takes."""
-    kind = f"{type(x).__module__}.{type(x).__name__}"
-    remedy = "give a DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
-    if kind.startswith("scipy.sparse"):
-        remedy = "sparse matrices are not taken: make a dense one"
-    elif isinstance(x, np.ndarray):
-        remedy = "of a local array the layout is not known: give a pair (layout, local array); distribute takes a whole array"
-    return ArrayError(f"{name} is a {kind}: {remedy}")
 
 
 def convert(array: Distributed, like: Any, comm: MPI.Intracomm | None = None, **options: Any) -> Any:

@@ -20,7 +20,7 @@ from .adapters.arguments import array_or_layout, to_distributed
 from .comm.group import first_known
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
-from .conversion import convert, layout_of, not_taken
+from .conversion import convert, layout_of
 from .engine.make import agreed_plan, from_root, gather, plan
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
@@ -395,9 +395,7 @@ def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedA
     CollectiveError
         That is so on another rank, or ranks have different layouts.
     """
-    array = to_distributed("x", x, comm)
-    if not isinstance(array, Distributed):
-        raise not_taken("x", x)
+    array = to_distributed("x", x, comm, required=True)
     if isinstance(array, DistributedArray):
         return array
     desc = array.desc if comm is None else array.desc.on(comm)

@@ -17,20 +17,22 @@ from ..layout.tiles import LAYOUTS, Layout
 from .adapter import Adapter, Blueprint, View, find
 
 
-def view_of(name: str, x: object, comm: Any = None, other: object = None) -> View | None:
+def view_of(name: str, x: object, comm: Any = None, other: object = None, required: bool = False) -> View | None:
     """The view of an array of another library, with a layout that all ranks know; None for other objects.
 
     Collective over the communicator of the array if its library has one, else over `comm`, else over that of the layout
-    `other`, else over COMM_WORLD.
+    `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects.
     """
     adapter = find(x)
-    if adapter is None:
+    if adapter is None and not required:
         return None
     comm = communicator_for(adapter, x, comm, other)
     view = View(None)
 
     def read() -> Sequence[Layout | None]:
         nonlocal view
+        if adapter is None:
+            raise not_taken(name, x)
         view = adapter.view(x, comm)
         if view.layout is not None and view.local is not ...:
             _distributed(view)  # raises for a local array that does not fit
@@ -53,13 +55,28 @@ def blueprint_for(like: object, adapter: Adapter, shape: tuple[int, ...], comm: 
     return blueprint._replace(layouts=layouts)
 
 
-def communicator_for(adapter: Adapter, x: object, comm: Any, other: object = None) -> MPI.Intracomm:
-    """The communicator over which an array of another library is read."""
-    of_other = other.comm if isinstance(other, LAYOUTS) else None
-    own = adapter.communicator(x)
-    chosen: MPI.Intracomm = next((each for each in (own, comm, of_other) if each is not None), MPI.COMM_WORLD)
-    checked_communicator(chosen)
-    return chosen
+def communicator_for(adapter: Adapter | None, x: object, comm: Any, other: object = None) -> MPI.Intracomm:
+    """The communicator over which an array of another library is read: its own, or another one of the same ranks."""
+    candidates = [comm, other.comm if isinstance(other, LAYOUTS) else None, MPI.COMM_WORLD]
+    choices = [candidate for candidate in candidates if candidate is not None]
+    for choice in choices:
+        checked_communicator(choice)
+    own = None if adapter is None else adapter.communicator(x)
+    if own is None:
+        return choices[0]
+    same = (choice for choice in choices if MPI.Comm.Compare(own, choice) in (MPI.IDENT, MPI.CONGRUENT))
+    return next(same, own)
+
+
+def not_taken(name: str, x: object) -> ArrayError:
+    """The error for an object that no adapter takes."""
+    kind = f"{type(x).__module__}.{type(x).__name__}"
+    remedy = "give a DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
+    if kind.startswith("scipy.sparse"):
+        remedy = "sparse matrices are not taken: make a dense one"
+    elif type(x).__module__ == "numpy":
+        remedy = "the layout of a local array is not known: give a pair (layout, local array); distribute takes a whole array"
+    return ArrayError(f"{name} is a {kind}: {remedy}")
 
 
 def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm: MPI.Intracomm) -> list[Layout]:
@@ -101,9 +118,9 @@ def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm:
     return [layout for layout in layouts if layout is not None]
 
 
-def to_distributed(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
+def to_distributed(name: str, x: Any, comm: Any = None, other: object = None, required: bool = False) -> Any:
     """A distributed array in the memory of an array of another library; other objects unchanged. Collective, as `view_of`."""
-    view = view_of(name, x, comm, other)
+    view = view_of(name, x, comm, other, required and not isinstance(x, Distributed))
     if view is None:
         return x
     if view.local is ...:
@@ -126,18 +143,13 @@ def array_or_layout(name: str, x: Any, comm: Any = None, other: object = None) -
     return view.layout if view.local is ... else _distributed(view)
 
 
-def layout_of_argument(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
-    """The layout of an array; objects that are no arrays, and C structures, are unchanged. Collective as `view_of`."""
-    return x if isinstance(x, ctypes.Structure) else layout_of_array(name, x, comm, other)
+def layout_of_argument(name: str, x: Any, comm: Any = None, other: object = None, required: bool = False) -> Any:
+    """The layout of an array; objects that are no arrays are unchanged. Collective for arrays of other libraries.
 
-
-def layout_of_array(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
-    """As `layout_of_argument`; of an array that is a C structure the layout, too."""
+    Nine integers in a C structure are no array, unless the layout is required.
+    """
     if isinstance(x, Distributed):
         return x.desc
-    adapter = find(x)
-    if adapter is None:
-        return x
-    comm = communicator_for(adapter, x, comm, other)
-    (layout,) = agreed_layouts(name, lambda: [adapter.layout(x, comm)], comm)
-    return layout
+    is_layout = isinstance(x, LAYOUTS) or (isinstance(x, ctypes.Structure) and not required)
+    view = None if is_layout else view_of(name, x, comm, other, required)
+    return x if view is None else view.layout
