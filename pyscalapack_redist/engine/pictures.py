@@ -142,7 +142,7 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
     """
     owed = LayoutMessages(a, b)
     products = edge is None and owed.is_product
-    ranks_a, ranks_b = (desc.places.ravel() if products else np.array(desc.ranks) for desc in (a, b))
+    ranks_a, ranks_b = (desc.places.ravel() if products else np.array(desc.ranks, np.int64) for desc in (a, b))
     ranks = _union(ranks_a, ranks_b)
     most = MOST_IN_TABLE if products else MOST_MESSAGES
     if max(len(ranks) ** 2 if products else 0, len(ranks_a) * len(ranks_b)) > most:
@@ -156,7 +156,7 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
         at = np.ix_(np.searchsorted(ranks, ranks_a), np.searchsorted(ranks, ranks_b))
         table[at] = functools.reduce(np.kron, _lengths(owed))
         return ranks, table
-    order, number = Natural(*process_shapes(a, b)), range(int(ranks[-1]) + 1)
+    order, number = Natural(*process_shapes(a, b)), range(int(ranks.max(initial=-1)) + 1)
     place = {rank: k for k, rank in enumerate(ranks.tolist())}
     for rank in ranks_a.tolist():
         messages, _ = messages_of(a._for_rank(rank), b._for_rank(rank), rank, number, order, edge)
@@ -185,7 +185,8 @@ def traffic_table(moves: Sequence[Move]) -> tuple[Ints, Ints]:
 def _union(a: Ints, b: Ints) -> Ints:
     """The sorted union; sorting is many times as fast as `numpy.union1d` here."""
     both: Ints = np.sort(np.concatenate([a, b]))
-    first: NDArray[np.bool_] = np.concatenate([[True], both[1:] != both[:-1]])
+    first = np.ones(len(both), bool)
+    first[1:] = both[1:] != both[:-1]
     return both[first]
 
 

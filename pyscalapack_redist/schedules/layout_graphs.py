@@ -366,11 +366,12 @@ class LayoutMessages:
         a, b = self._a, self._b
         lengths = np.zeros((max(1, len(a.ranks)), max(1, len(b.ranks))), np.int64)
         tables = [axis.lengths for axis in self.axes]
-        before = a.places.reshape(*a.placement.shape, a.copies)
+        before = a.places.reshape(-1, a.copies)
         senders, receivers = np.searchsorted(a.ranks, before), np.searchsorted(b.ranks, b.places)
-        for place, rank in np.ndenumerate(b.places):
+        for place in np.ndindex(*b.places.shape) if a.places.size else ():
             # elements that all places of A share with this place of B; a rank reads the replica of `TiledReplicas`
             shared = reduce(np.multiply.outer, [table[:, i] for table, i in zip(tables, place, strict=False)])
-            moved = np.where((before == rank).any(axis=-1), 0, shared)
-            np.add.at(lengths[:, receivers[place]], senders[..., rank % a.copies], moved)
+            rank = int(b.places[place])
+            moved = np.where((before == rank).any(axis=1), 0, shared.ravel())
+            np.add.at(lengths[:, receivers[place]], senders[:, rank % a.copies], moved)
         return lengths

@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import TileLayout
+from layouts import made_for, placed
+from numpy.typing import NDArray
+from oracle import AnyLayout, random_layout, random_tiles
 
 from pyscalapack_redist import ArrayError, DescriptorError, Tiles
+from pyscalapack_redist.engine.local_arrays import check_tiles_apart
+from pyscalapack_redist.engine.pictures import between_ranks
+from pyscalapack_redist.schedules.layout_graphs import LayoutMessages
 
 SEEDS = st.integers(0, 2**32 - 1)
 RANKS = 4
@@ -22,32 +27,86 @@ def on_rank(tiles: Tiles, rank: int) -> Tiles:
     """The same as a rank sees it."""
     comm = mock.Mock(spec=["Create_group", "Get_size", "Get_rank"])
     comm.Get_size.return_value, comm.Get_rank.return_value = RANKS, rank
-    return Tiles(tiles.row_edges, tiles.column_edges, tiles.owners, comm)
+    return Tiles.from_edges(tiles.edges, tiles.owners, comm)
 
 
-@given(SEEDS, st.integers(0, 12), st.integers(0, 9))
-def test_owners_and_windows(seed: int, m: int, n: int) -> None:
-    rng, size = np.random.default_rng(seed), (m, n)
-    edges = [np.sort(np.r_[0, rng.integers(0, n + 1, int(rng.integers(6))), n]) for n in size]
-    owners = rng.integers(0, RANKS, [len(some) - 1 for some in edges])
-    dealt = np.full(size, -1)
+def number(*indices: Any) -> Any:
+    """Another number for each element of at most 100 along each dimension."""
+    return sum(100**k * index for k, index in enumerate(indices))
+
+
+@given(SEEDS, st.lists(st.integers(0, 9), min_size=1, max_size=4).map(tuple))
+def test_owners_and_windows(seed: int, size: tuple[int, ...]) -> None:
+    layout = random_tiles(np.random.default_rng(seed), size, RANKS)
+    dealt, whole = np.full(size, -1), number(*np.indices(size))
     for rank in range(RANKS):
-        for piece in TileLayout((edges[0], edges[1]), owners, stored=False).pieces(rank):
+        for piece in layout.pieces(rank):
             dealt[np.ix_(*piece)] = rank
-    tiles = Tiles(*edges, owners)
-    if m and n:
-        assert np.array_equal(tiles.owner(*np.ogrid[:m, :n]), dealt)
-        assert tiles.owner(m - 1, 0) == dealt[m - 1, 0]
-    seen = np.full((m, n), -1)
+    tiles = Tiles.from_edges(layout.edges, layout.owners)
+    assert (tiles.ndim, tiles.shape, tiles.T.shape) == (len(size), size, size[::-1])
+    if 0 not in size:
+        assert np.array_equal(tiles.owner(*np.ix_(*map(range, size))), dealt)
+        last = tuple(n - 1 for n in size)
+        assert tiles.owner(*last) == tiles.T.owner(*last[::-1]) == dealt[last]
+    seen = np.full(size, -1)
     for rank in range(RANKS):
         here = on_rank(tiles, rank)
         for window, shape in zip(here.windows, here.local_shapes, strict=True):
             assert (seen[window] == -1).all()
             assert seen[window].shape == shape
             seen[window] = rank
-        for array, window in zip(here.from_function(lambda i, j: 100 * i + j), here.windows, strict=True):
-            assert np.array_equal(array, (100 * np.arange(m)[:, None] + np.arange(n))[window])
+        for array, window in zip(here.from_function(number), here.windows, strict=True):
+            assert np.array_equal(array, whole[window])
     assert np.array_equal(seen, dealt)
+
+
+@given(SEEDS, st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple))
+def test_each_rank_gets_each_of_its_elements_once(seed: int, size: tuple[int, ...]) -> None:
+    """From or to tiles, with replicas or without: from any rank that has it, from itself where it has it."""
+    rng = np.random.default_rng(seed)
+    pair: list[AnyLayout] = [random_layout(rng, size, RANKS, sub_arrays=False, copies=True) for _ in range(2)]
+    for k in rng.permutation(2)[: int(rng.integers(1, 3))]:
+        pair[k] = random_tiles(rng, size, RANKS)
+    before, after = ([held_by(layout, rank) for rank in range(RANKS)] for layout in pair)
+    a, b = (made_for(layout, None, None) for layout in pair)
+    ranks, table = between_ranks(a, b)
+    for q, rank in enumerate(ranks.tolist()):
+        assert table[:, q].sum() == after[rank].sum()
+        assert table[q, q] == (before[rank] & after[rank]).sum()
+        for p, sender in enumerate(ranks.tolist()):
+            assert table[p, q] <= (before[sender] & after[rank]).sum()
+            if pair[0].copies == 1:
+                assert table[p, q] == (before[sender] & after[rank]).sum()
+    np.fill_diagonal(table, 0)
+    at = np.ix_(np.searchsorted(ranks, a.ranks), np.searchsorted(ranks, b.ranks))
+    lengths = LayoutMessages(a, b).whole.lengths
+    assert np.array_equal(lengths[: len(a.ranks), : len(b.ranks)], table[at])
+
+
+def held_by(layout: AnyLayout, rank: int) -> NDArray[np.bool_]:
+    """Where the elements of a rank are."""
+    held = np.zeros(layout.size, bool)
+    for piece in layout.pieces(rank):
+        held[np.ix_(*piece)] = True
+    return held
+
+
+@given(SEEDS)
+def test_arrays_that_share_elements(seed: int) -> None:
+    """Views of one array, of any strides; those of a regular part may be next to or between each other's elements."""
+    rng, arrays = np.random.default_rng(seed), []
+    base = placed(rng, tuple(rng.integers(1, 7, int(rng.integers(1, 4)))), np.dtype("i4"))
+    for k in range(int(rng.integers(2, 5))):
+        cut = [sorted(rng.integers(0, n + 1, 2).tolist()) for n in base.shape]
+        view = base[tuple(slice(*span, int(rng.integers(1, 3))) for span in cut)]
+        arrays.append((str(k), view[(slice(None, None, -1),) * base.ndim] if rng.random() < 0.3 else view))
+    shared = any(np.shares_memory(x, y) for k, (_, x) in enumerate(arrays) for _, y in arrays[:k])
+    if shared:
+        with pytest.raises(ArrayError, match=r"\d and \d share elements"):
+            check_tiles_apart([(name, view, True) for name, view in arrays])
+    else:
+        check_tiles_apart([(name, view, True) for name, view in arrays])
+    check_tiles_apart([(name, view, False) for name, view in arrays])
 
 
 def test_one_array_of_all_tiles() -> None:
@@ -86,6 +145,42 @@ def test_equality() -> None:
     with pytest.raises(DescriptorError, match="is on paper: give it a communicator to run a redistribution on it"):
         tiles.on(here.comm)  # type: ignore[arg-type]
     assert "5 x 4 in 2 x 1 tiles on 2 ranks" in repr(tiles)
+
+
+def test_any_number_of_dimensions() -> None:
+    line, cube = Tiles.from_edges([[0, 3, 8]], [1, 0]), Tiles.from_edges([[0, 3], [0, 1, 5], [0, 2]], [[[2], [0]]])
+    matrix = Tiles([0, 3, 8], [0, 1], [[1], [0]])
+    assert Tiles.from_edges(matrix.edges, matrix.owners) == matrix
+    assert [edges.tolist() for edges in matrix.edges] == [matrix.row_edges.tolist(), matrix.column_edges.tolist()]
+    assert line != matrix
+    for tiles in line, cube:
+        assert pickle.loads(pickle.dumps(tiles)) == tiles
+        assert not any(array.flags.writeable for array in (*tiles.edges, tiles.owners))
+        with pytest.raises(AttributeError, match="row_edges and column_edges are of matrices"):
+            tiles.column_edges  # noqa: B018
+    assert "8 in 2 tiles on 2 ranks" in repr(line)
+    assert "3 x 5 x 2 in 1 x 2 x 1 tiles on 2 ranks" in repr(cube)
+    with pytest.raises(IndexError, match="2 indices for an array of 3 dimensions"):
+        cube.owner(0, 0)
+    with pytest.raises(ArrayError, match="a list with a NumPy array of 3 dimensions for each own tile, 1 here"):
+        on_rank(cube, 2).views(np.zeros((3, 1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("edges", "owners", "words"),
+    [
+        (4, [0], "edges = 4 must be a sequence with a list of edges for each dimension"),
+        ([], 0, "edges has 0 entries: it must be .* from 1 to"),
+        ([0, 4], [0], r"edges\[0\] = 0 must be a sequence"),
+        ([[0, 1], [0, 1], [0, 5, 4]], [[[0, 0]]], r"edges\[2\]\[2\] = 4 is less than edges\[2\]\[1\] = 5"),
+        ([[0, 1, 4]], [[0, 0]], r"owners has shape \(1, 2\), but the edges cut the array into 2 tiles"),
+        ([[0, 1, 4]], [0, -1], r"owners\[1\] = -1: every rank must be at least 0"),
+        ([[0, 1]] * 3, [[[0], [1, 2]]], r"owners = .* must be an array of shape \(1, 1, 1\) of ranks"),
+    ],
+)
+def test_edges_that_are_refused(edges: Any, owners: Any, words: str) -> None:
+    with pytest.raises(DescriptorError, match=words):
+        Tiles.from_edges(edges, owners)
 
 
 GOOD: dict[str, Any] = {"row_edges": [0, 2, 5], "column_edges": [0, 4], "owners": [[0], [1]]}

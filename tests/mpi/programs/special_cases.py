@@ -120,6 +120,15 @@ def as_many_dimensions_as_an_array_can_have() -> None:
         plan = psr.redistribute(a, b, exchange=exchange)
         for _ in range(2):
             assert np.array_equal(plan(a.from_function(number)), b.from_function(number)), exchange
+    tiles = psr.Tiles.from_edges(
+        [[0, 2, 5], *([0, n] for n in shape[1:])], np.arange(2).reshape(2, *[1] * (len(shape) - 1)) % SIZE, WORLD
+    )
+    for schedule in "auto", "greedy":
+        found = psr.redistribute(a, tiles, dtype=float, schedule=schedule)(a.from_function(number, float))
+        assert equal(found, tiles.from_function(number))
+        assert np.array_equal(
+            psr.redistribute(tiles, b, schedule=schedule, dtype=float)(found), b.from_function(number)
+        )
 
 
 def merged_dimensions() -> None:
