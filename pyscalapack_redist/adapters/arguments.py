@@ -17,11 +17,14 @@ from ..layout.tiles import LAYOUTS, Layout
 from .adapter import Adapter, Blueprint, View, find
 
 
-def view_of(name: str, x: object, comm: Any = None, other: object = None, required: bool = False) -> View | None:
+def view_of(
+    name: str, x: object, comm: Any = None, other: object = None, required: bool = False, elements: bool = True
+) -> View | None:
     """The view of an array of another library, with a layout that all ranks know; None for other objects.
 
     Collective over the communicator of the array if its library has one, else over `comm`, else over that of the layout
-    `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects.
+    `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects. Without
+    `elements` it has the layout only.
     """
     adapter = find(x)
     if adapter is None and not required:
@@ -33,7 +36,7 @@ def view_of(name: str, x: object, comm: Any = None, other: object = None, requir
         nonlocal view
         if adapter is None:
             raise not_taken(name, x)
-        view = adapter.view(x, comm)
+        view = adapter.view(x, comm) if elements else View(adapter.layout(x, comm))
         if view.layout is not None and view.local is not ...:
             _distributed(view)  # raises for a local array that does not fit
         return [view.layout]
@@ -151,5 +154,5 @@ def layout_of_argument(name: str, x: Any, comm: Any = None, other: object = None
     if isinstance(x, Distributed):
         return x.desc
     is_layout = isinstance(x, LAYOUTS) or (isinstance(x, ctypes.Structure) and not required)
-    view = None if is_layout else view_of(name, x, comm, other, required)
+    view = None if is_layout else view_of(name, x, comm, other, required, elements=False)
     return x if view is None else view.layout
