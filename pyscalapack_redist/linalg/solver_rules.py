@@ -31,6 +31,7 @@ BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd")
 EIGEN = ("eigh", "eigvalsh")
 CHOLESKY = ("cholesky", "cho_factor", "cho_solve")
 LU = ("solve", "lu_factor", "lu_solve")
+OF_SQUARE_MATRICES = {*EIGEN, *CHOLESKY, *LU, "inv"}
 ELEMENTS = 256 * 256
 
 
@@ -135,15 +136,10 @@ SQUARE_GRID = Condition(
 TWO = Condition(
     "blocks of 2 or more", _unless(lambda desc: desc.block[0] >= 2, "of blocks of {block}"), "take larger blocks"
 )
-TALL = Condition(
-    "as many rows as columns, or more",
-    _unless(lambda desc: desc.shape[0] >= desc.shape[1], "of {shape} elements"),
-    "take another library",
-)
 SEVERAL_BLOCKS = Condition(
     "several blocks, and ranks in a usual order",
-    lambda desc: syevd_obstacle(desc) if desc.shape[0] == desc.shape[1] else "",
-    "take smaller blocks, or ranks in order",
+    syevd_obstacle,
+    "take smaller blocks, or leave out ranks= of the ProcessGrid",
 )
 NOT_ONE_BY_TWO = Condition("other than 1 x 2 elements on process columns", gesvd_obstacle, "take a grid of one column")
 
@@ -171,7 +167,7 @@ SOLVERS = {
             Rule(SQUARE, "ELPA's man page elpa_set: the matrix is na x na"),
             Rule(NOT_EMPTY, "ELPA's elpa_index.c, na_is_valid: na > 0"),
             Rule(SQUARE_BLOCKS, "ELPA's USERS_GUIDE.md: block sizes of both directions are identical"),
-            Rule(SOURCE, "ELPA's elpa_utilities.F90, local_index: block 0 is on process 0"),
+            Rule(SOURCE, "ELPA's elpa_impl.F90, elpa_setup: numroc from process 0; local_index of elpa_utilities.F90"),
             Rule(COLUMNS, "ELPA's solve_tridi_template.F90: no processor column with zero width", EIGEN),
         ),
         (*EIGEN, "cholesky", "cho_factor"),
@@ -223,7 +219,6 @@ SOLVERS = {
                 "CUDALibrarySamples/cuSOLVERMp: mp_sygvd.c, mp_gesvd.c, mp_polar.c; users' reports of Syevd and Potrf",
                 (*EIGEN, *CHOLESKY, "svd"),
             ),
-            Rule(TALL, "CUDALibrarySamples/cuSOLVERMp: mp_gels.c", ("lstsq",)),
         ),
         (*EIGEN, *CHOLESKY, *LU, "lstsq", "qr", "svd"),
         block=256,
@@ -231,18 +226,21 @@ SOLVERS = {
 }
 
 
-def rules_for(library: str, name: str | None) -> list[Rule]:
-    """The rules of a library for a routine of `linalg`; None: for all that it has."""
-    return [rule for rule in SOLVERS[library].rules if not name or rule.routines is None or name in rule.routines]
-
-
 def broken_rule(library: str, desc: Descriptor, name: str | None) -> tuple[Rule, str] | None:
     """The first rule that a layout does not follow, and why; None if it follows all."""
-    for rule in rules_for(library, name):
-        obstacle = rule.condition.find_obstacle(desc)
-        if obstacle:
-            return rule, obstacle
+    for rule in SOLVERS[library].rules:
+        if rule.routines is None or _concerns(rule.routines, desc, name):
+            obstacle = rule.condition.find_obstacle(desc)
+            if obstacle:
+                return rule, obstacle
     return None
+
+
+def _concerns(routines: tuple[str, ...], desc: Descriptor, name: str | None) -> bool:
+    """Whether a rule for some routines is one for this routine; None: for any that takes a matrix of this shape."""
+    if name is not None:
+        return name in routines
+    return desc.shape[0] == desc.shape[1] or not OF_SQUARE_MATRICES.issuperset(routines)
 
 
 def prefer(library: str, name: str, shape: tuple[int, int], available: int) -> tuple[int, tuple[int, int], str]:

@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgWarning
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
-from pyscalapack_redist.linalg import decompositions, systems
+from pyscalapack_redist.linalg import decompositions, solver_rules, systems
 from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10
@@ -240,7 +240,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def chosen_layouts() -> None:
     """Those of the model, which may be on part of the ranks."""
     for name in linalg.__all__:
-        if name[0].islower() and name != "layout_for":
+        if name[0].islower() and name not in ("check_layout", "layout_for"):
             desc = linalg.layout_for(name, (1024, 512), WORLD)
             assert desc.block == (64, 64)
             assert desc.grid.size <= SIZE
@@ -254,6 +254,12 @@ def chosen_layouts() -> None:
     assert linalg.layout_for("qr", (8192, 32), WORLD).grid.shape == {2: (2, 1), 3: (3, 1), 4: (2, 2)}[SIZE]
     with pytest.raises(ValueError, match="name = 'sovle' is no routine of linalg"):
         linalg.layout_for("sovle", (N, N), WORLD)
+    for library, solver in solver_rules.SOLVERS.items():
+        for name in solver.routines or ("eigh", "solve", "svd"):
+            linalg.check_layout(linalg.layout_for(name, (1024, 1024), WORLD, library), library, name)
+    assert linalg.layout_for("eigh", (1024, 1024), WORLD, library="slate").grid.size == {2: 1, 3: 1, 4: 4}[SIZE]
+    with pytest.raises(psr.DescriptorError, match="of 5 x 3 elements, and ELPA needs a square matrix"):
+        linalg.layout_for("eigh", (5, 3), WORLD, library="elpa")
     for n, block, stays in ((300, 8, False), (300, 16, True), (300, 256, True), (300, 257, False), (200, 8, True)):
         a = put(np.eye(n), psr.Descriptor((n, n), block, ROWS))
         with psr.timings() as phases:

@@ -1,0 +1,29 @@
+"""ELPA in layouts that `linalg.check_layout` accepts, and in those that it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import launch
+import packages
+import pytest
+
+PROGRAM = Path(__file__).parent / "programs" / "with_elpa.py"
+LONG = pytest.mark.long
+CONDITIONS = ("columns on each process column", "square blocks", "source (0, 0)", "a matrix that is not empty")
+
+
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=LONG) for ranks in (1, 3, 4))])
+def test_accepted_layouts_give_eigenpairs(ranks: int) -> None:
+    assert launch.run(PROGRAM, ranks, env=packages.environment("libelpa"), alone=True).stdout == "OK\n"
+
+
+@LONG
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_refused_layouts_fail(condition: str) -> None:
+    """ELPA returns an error, crashes or computes something else."""
+    environment = {**packages.environment("libelpa"), "PYTHONFAULTHANDLER": ""}
+    done = launch.run(PROGRAM, 4, condition, env=environment, check=False, alone=True)
+    assert "check_layout refuses" in done.stderr
+    assert done.returncode != 0
+    assert "OK" not in done.stdout
