@@ -115,7 +115,7 @@ def _block_cyclic(distribution: Any, shape: Shape | None, shapes: Sequence[Shape
     if shape is None:  # from the processes along each dimension with coordinate 0 in the others
         lines = [np.moveaxis(grid.ranks, k, 0).reshape(len, -1)[:, 0] for k, len in enumerate(grid.shape)]
         shape = tuple([sum(shapes[rank][k] for rank in line) for k, line in enumerate(lines)])
-    blocks = distribution.block_sizes
+    blocks = _for_shape(distribution, shape).block_sizes
     if -1 in blocks:  # of a BlockNonCyclic that is bound to no shape
         blocks = [n // parts for n, parts in zip(shape, grid.shape, strict=True)]
         if any(n % parts for n, parts in zip(shape, grid.shape, strict=True)):

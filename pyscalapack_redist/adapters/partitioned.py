@@ -18,6 +18,7 @@ from ..layout.tiles import Tiles
 from .adapter import Adapter, Blueprint, View
 
 FIELDS = ("shape", "partition_tiling", "partitions")
+FIELDS_OF_PARTS = ("start", "shape", "data", "location")
 
 
 class Partitioned:
@@ -85,9 +86,14 @@ def _get(handle: Any) -> Any:
 
 def _dictionary(x: Any) -> Mapping[str, Any]:
     dictionary = x.__partitioned__() if callable(x.__partitioned__) else x.__partitioned__
-    missing = [name for name in FIELDS if name not in dictionary]
+    missing = [repr(name) for name in FIELDS if name not in dictionary]
+    for place, part in dictionary.get("partitions", {}).items():
+        missing += [f"{name!r} in partition {place}" for name in FIELDS_OF_PARTS if name not in part]
     if missing:
-        raise DescriptorError(f"__partitioned__ has no {missing[0]!r}: the protocol has {', '.join(map(repr, FIELDS))}")
+        raise DescriptorError(
+            f"__partitioned__ has no {missing[0]}: it must have {', '.join(FIELDS)}, and each partition "
+            f"{', '.join(FIELDS_OF_PARTS)}"
+        )
     return dictionary  # type: ignore[no-any-return]
 
 
