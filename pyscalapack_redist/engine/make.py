@@ -566,8 +566,15 @@ def in_slabs(array: Distributed) -> Distributed:
     longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
     axes = [0 if k == longest else None for k in range(tiles.ndim)]
     slabs = Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
-    moved: Distributed = plan(tiles, slabs, dtype=array.dtype, comm=comm)(array)
-    return moved
+    return move(array, slabs)
+
+
+def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
+    """An array in another layout on its communicator. Collective over it; all ranks learn the dtype."""
+    comm = communicator_of(array.desc)
+    options = array.dtype, comm, "auto", "auto", "packed", None, MEMORY_LIMIT, "N", None, "N", None, "always"
+    agreed = agreed_plan(array.desc, layout, options, RETURNS_ARRAY)
+    return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
 
 
 @overload

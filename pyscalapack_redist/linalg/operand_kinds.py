@@ -11,7 +11,7 @@ from ..adapters.adapter import find
 from ..adapters.arguments import communicator_for, layout_of_argument, to_distributed
 from ..conversion import convert
 from ..distributed_array import DistributedArray
-from ..engine.make import in_slabs, plan
+from ..engine.make import in_slabs, move
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.tiles import LAYOUTS
@@ -76,10 +76,7 @@ class Operands:
         """An array of tiles in a layout for the routine."""
         if array.ndim != 2:
             return in_slabs(array)
-        comm = array.desc.comm
-        desc = self._layout_for(self._routine, array.shape, comm)
-        moved: Distributed = plan(array.desc, desc, dtype=array.dtype, comm=comm)(array)
-        return moved
+        return move(array, self._layout_for(self._routine, array.shape, array.desc.comm))
 
     def converted(self, result: Any) -> Any:
         """A result in the kind and the layout of the first operand, or of `like`. Collective."""
@@ -100,7 +97,7 @@ class Operands:
             return convert(result, like, communicator_for(adapter, like, None, result.desc))
         if _is_of_tiles(like) and like.shape == result.shape:
             layout = like.desc if isinstance(like, Distributed) else like
-            return plan(result.desc, layout, dtype=result.dtype, comm=result.desc.comm)(result)
+            return move(result, layout)
         return result
 
     def _model(self, result: Distributed) -> Any:

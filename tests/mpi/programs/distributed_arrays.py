@@ -170,9 +170,10 @@ def corners() -> None:
     assert part.desc.block == (psr.Blocks([1, 3, 2], [0, SIZE - 1, 0]), 2)  # what the slice has of each
     gathered(part, 10.0 * np.arange(1, 7)[:, None] + np.arange(4), 0)
     tiles = psr.Tiles([0, 4, 9], [0, 4], [[0], [SIZE - 1]], WORLD)
-    found = psr.plan(array, tiles)(array)
     wanted = tiles.from_function(lambda i, j: 10.0 * i + j)
-    assert all(map(np.array_equal, found, wanted))
+    for in_tiles in (psr.plan(array, tiles)(array), psr.redistribute(array, tiles), array.redistribute(tiles)):
+        assert in_tiles.desc == tiles
+        assert all(map(np.array_equal, in_tiles.local, wanted))
     psr.plan(tiles, array)([-some for some in wanted], array)
     gathered(array, -(10.0 * np.arange(9)[:, None] + np.arange(4)), 0)
     copies = psr.DistributedArray.from_function(psr.Descriptor((5, 7), 2, grid, axes=(None, 0)), lambda i, j: i + j)
@@ -227,7 +228,7 @@ def what_calls_return() -> None:
         (lambda: psr.redistribute(a, moved if RANK == 0 else desc_b), "desc_a.redistribute(out=desc_b)"),
         (lambda: psr.redistribute(desc_a, moved if RANK == 0 else desc_b), "plan(desc_a, desc_b) gives a plan"),
         (lambda: psr.redistribute(desc_a, desc_b, *[a.local] * (RANK == 0)), "redistribute(desc_a, desc_b)(a)"),
-        (lambda: psr.redistribute(a, psr.Tiles([0, 7], [0, 5], [[0]], WORLD), comm=WORLD), "plan(array, tiles)(array)"),
+        (lambda: psr.redistribute(a, desc_b, like=moved), "like= has the layout to reach"),
         (lambda: psr.redistribute(a, psr.Descriptor((7, 6), 2, row)), "desc_b must have shape (7, 5)"),
         (lambda: psr.redistribute(a, desc_b, dtype="f4"), "a has dtype float64"),
     ):
@@ -258,6 +259,65 @@ def from_and_to_all_ranks() -> None:
         all_raise(lambda: psr.scatter(desc, whole, root=None), "root = None")  # type: ignore[arg-type]
 
 
+def arrays_of_tiles(folder: Path) -> None:
+    """An array of tiles is taken as one of blocks is: by operators, files, gather, linalg; some ranks have no tile."""
+    tiles = psr.Tiles([0, 2, 2, 5], [0, 3, 5], [[0, SIZE - 1], [0, 0], [SIZE - 1, 0]], WORLD)
+    whole = 10.0 * np.arange(5)[:, None] + np.arange(5) + 50 * np.eye(5)
+    array = psr.redistribute(psr.distribute(whole, psr.Descriptor((5, 5), 2, psr.ProcessGrid((1, SIZE), WORLD))), tiles)
+    assert array.desc == tiles
+    assert array.dtype == float  # also without a tile
+    assert all(same(tile, whole[window]) for tile, window in zip(array.local, tiles.windows, strict=True))
+    gathered(2 * array - array.astype("f4").astype(float) + array.copy() - -array.T.H, 3 * whole, SIZE - 1)
+    psr.save(array, folder / "tiles.npy")
+    assert same(np.load(folder / "tiles.npy"), whole)
+    x = psr.linalg.solve(array, array)
+    assert x.desc == tiles
+    assert np.allclose(psr.gather(x, None), np.eye(5), atol=1e-13)
+    assert psr.linalg.eigh(array, like=array).eigenvectors.desc == tiles
+    all_raise(lambda: array[1:3, :], "has no sub-arrays")
+    all_raise(lambda: array.redistribute(block=3), "give a Descriptor")
+
+
+def pairs_of_layout_and_array() -> None:
+    """A pair (layout, local array) is taken as an array, and results are pairs; nine integers are known to their grid only."""
+    desc = psr.Descriptor((7, 5), (2, 2), psr.ProcessGrid((SIZE, 1), WORLD))
+    tiles = psr.Tiles([0, 3, 7], [0, 5], [[SIZE - 1], [0]], WORLD)
+    a, b = (desc, desc.from_function(lambda i, j: 10.0 * i + j)), (tiles, tiles.zeros())
+    whole = 10.0 * np.arange(7)[:, None] + np.arange(5)
+    assert psr.layout_of(a) == desc
+    assert psr.as_distributed(a).local is a[1]
+    layout, local = psr.redistribute(a, like=b)
+    assert layout is tiles
+    assert all(same(tile, whole[window]) for tile, window in zip(local, tiles.windows, strict=True))
+    psr.copy_to(a, b)
+    gathered(psr.as_distributed(b), whole, 0)
+    gathered(psr.redistribute(b, desc), whole, 0)
+    assert same(psr.plan(a, desc)(a), a[1])
+    grid = psr.ProcessGrid((1, max(1, SIZE - 1)), WORLD)
+    inside = grid.coords is not None
+    nine = [1, grid.make_context() if inside else -1, 7, 5, 3, 2, 0, 0, 7]
+    moved = psr.redistribute(b, like=(nine, None))
+    assert moved[0] is nine
+    gathered(psr.redistribute(moved, desc), whole, 0)
+    assert same(psr.gather(moved, None), whole)
+    turned = psr.redistribute(a, like=(desc.T, a[1].T), op="T")
+    assert same(turned[1], a[1].T)
+    assert turned[1].flags.c_contiguous or 1 in turned[1].shape  # as the other local array
+    if inside:
+        grid.close()
+    outside = psr.as_distributed((desc, a[1]), WORLD.Dup())
+    assert outside.desc == desc.on(outside.desc.comm)
+    for call, text in (
+        (lambda: psr.as_distributed(a if RANK else (desc, np.zeros(1))), "local has shape (1,)"),
+        (lambda: psr.as_distributed(np.zeros(3) if RANK == 0 else a), "the layout of a local array is not known"),
+        (lambda: psr.redistribute(a, like=(psr.Descriptor((7, 6), 2, desc.grid), None)), "an array of shape (7, 5)"),
+        (lambda: psr.copy_to(a, (desc, np.broadcast_to(0.0, a[1].shape))), "read-only" if a[1].size else ""),
+        (lambda: psr.as_distributed(a if RANK == 0 else b), "the layout of x must be the same" if SIZE > 1 else None),
+    ):
+        if text is not None:
+            all_raise(call, text)
+
+
 def all_raise(call: Callable[[], object], *texts: str) -> None:
     """Every rank raises, with these texts."""
     result, message = "", ""
@@ -275,8 +335,10 @@ def main() -> None:
     corners()
     what_calls_return()
     from_and_to_all_ranks()
+    pairs_of_layout_and_array()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(WORLD.bcast(name))
+        arrays_of_tiles(folder)
         for _ in range(cases):
             for check_case in (to_another_layout, from_one_rank, views):
                 check_case(rng, own)
