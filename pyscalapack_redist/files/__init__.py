@@ -1,6 +1,6 @@
-"""Distributed arrays in files, read and written by all ranks at once: .npy and raw binary by MPI-IO, HDF5 by h5py.
+"""Distributed arrays in files, read and written by all ranks at once: .npy and raw binary by MPI-IO, HDF5 and Zarr.
 
-Modules, from the public functions down: load_and_save; contents (formats and windows); slabs, hdf5, replacement.
+Modules, from the public functions down: load_and_save; contents (formats and windows); slabs, hdf5, zarr_store, replacement.
 """
 
 from __future__ import annotations

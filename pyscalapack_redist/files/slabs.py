@@ -37,6 +37,7 @@ from .progress_bar import Advance, progress_bar
 
 T = TypeVar("T")
 SLAB_BYTES = 16 * 2**20  # bytes of a slab for each rank that reads or writes
+UNIT_SHARE = 4  # with units, a slab has SLAB_BYTES / UNIT_SHARE: a library that compresses has several copies of them
 # Facts that identify a file on one host, and facts that are equal on all hosts.
 NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")
 
@@ -148,8 +149,8 @@ class Slab(NamedTuple):
 def slabs(desc: Descriptor, array: FileArray, unit: tuple[int, ...] | None, ranks: int) -> Iterator[Slab]:
     """The slabs of an array in file order, equal on all ranks.
 
-    A slab has at most `ranks` times SLAB_BYTES, or one unit for each rank. Each rank's part is whole units, less than twice the
-    average number, or one. At the edges of a window or of the array they are cut.
+    A slab has at most `ranks` times SLAB_BYTES (with `unit`, over UNIT_SHARE), or one unit for each rank. Each rank's part is
+    whole units, less than twice the average number, or one. Units are cut at the edges of the array and of a window.
 
     Parameters
     ----------
@@ -162,11 +163,12 @@ def slabs(desc: Descriptor, array: FileArray, unit: tuple[int, ...] | None, rank
     ranks : int
         Number of ranks that read or write: the first ones of the communicator.
     """
+    most = SLAB_BYTES * ranks if unit is None else SLAB_BYTES * ranks // UNIT_SHARE
     order, unit = array.order, unit or (1,) * desc.ndim
     starts = [0] * desc.ndim if array.window is None else [part.start for part in array.window]
     cut = [start % u for start, u in zip(starts, unit, strict=True)]  # elements of the first unit before the window
     counts = [n and -(-(skipped + n) // u) for n, u, skipped in zip(desc.shape, unit, cut, strict=True)]
-    limit = max(ranks, SLAB_BYTES * ranks // (array.dtype.itemsize * math.prod(unit)))
+    limit = max(ranks, most // (array.dtype.itemsize * math.prod(unit)))
     grids: dict[tuple[int, ...], ProcessGrid] = {}
     for box in _boxes(counts, limit, order, ranks):
         lengths = [extent.stop - extent.start for extent in box]
