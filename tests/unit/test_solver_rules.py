@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -87,6 +88,15 @@ def test_square_grids_for_eigenproblems_of_slate() -> None:
     assert prefer("slate", "eigh", (5000, 5000), 8) == (256, (2, 2), "column")
     assert prefer("slate", "qr", (5000, 5000), 8) == (256, (2, 4), "row")
     assert prefer("elpa", "eigh", (5000, 5000), 7) == (64, (2, 3), "row")
+
+
+def test_the_page_names_all_rules() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "linalg.md").read_text()
+    for library, solver in SOLVERS.items():
+        (row,) = (line for line in text.splitlines() if line.startswith(f'| `"{library}"` |'))
+        for rule in solver.rules:
+            assert rule.condition.name in (text if rule.condition in (solver_rules.PLANE, solver_rules.EVEN) else row)
+        assert str(solver.block) in row or library == "scalapack"
 
 
 def test_wrong_names() -> None:
