@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -9,11 +10,28 @@ import launch
 import packages
 import pytest
 
-pytestmark = pytest.mark.long
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
 
 
+@pytest.mark.parametrize(
+    ("package", "program", "ranks"),
+    [
+        ("PyScalapack", "with_pyscalapack.py", 3),
+        ("dask", "with_dask.py", 2),
+        ("numpy", "with_partitioned.py", 3),
+        ("nvmath", "with_nvmath.py", 2),
+        ("scalapack4py", "with_scalapack4py.py", 2),
+    ],
+)
+def test_adapter(package: str, program: str, ranks: int) -> None:
+    """Each once, for one dtype."""
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    assert launch.run(PROGRAMS / program, ranks, "D").stdout == "OK\n"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("package", "program", "ranks"),
     [
@@ -22,6 +40,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
         *(("mpi4py_fft", "with_mpi4py_fft.py", ranks) for ranks in (1, 4, 6)),
         *(("petsc4py", "with_petsc4py.py", ranks) for ranks in (1, 3, 4)),
         *(("gpaw", "with_gpaw.py", ranks) for ranks in (1, 4, 5)),
+        *(("dask", "with_dask.py", ranks) for ranks in (1, 2, 4, 6)),
+        *(("numpy", "with_partitioned.py", ranks) for ranks in (1, 2, 4, 6)),
+        *(("nvmath", "with_nvmath.py", ranks) for ranks in (1, 3, 4, 6)),
     ],
 )
 def test_package(package: str, program: str, ranks: int) -> None:
@@ -29,6 +50,7 @@ def test_package(package: str, program: str, ranks: int) -> None:
     assert launch.run(PROGRAMS / program, ranks, env=environment, alone=True).stdout == "OK\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("package", "order"), [("PyScalapack", 5), ("scalapack4py", 45)])
 def test_example(package: str, order: int) -> None:
     environment = packages.environment(package)

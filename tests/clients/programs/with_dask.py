@@ -134,7 +134,7 @@ def check_errors() -> None:
 
 
 def main() -> None:
-    for dtype in sys.argv[1:] or ["d"]:
+    for dtype in sys.argv[1:] or "dFi?":
         for shape, chunks in SHAPES.items():
             check_moves(shape, chunks, dtype)
     check_other_shape()

@@ -123,10 +123,10 @@ def check_errors() -> None:
 
 
 def main() -> None:
-    for dtype in sys.argv[1:] or ["d"]:
+    for dtype in sys.argv[1:] or "dFi?":
         check_slabs_and_boxes(dtype)
     check_errors()
-    for dtype in sys.argv[1:] or ["d"]:
+    for dtype in sys.argv[1:] or "dFi?":
         check_block_cyclic(dtype)
     if RANK == 0:
         sys.stdout.write("OK\n")

@@ -163,7 +163,7 @@ def check_replicas() -> None:
 
 
 def main() -> None:
-    for dtype in sys.argv[1:] or ["d"]:
+    for dtype in sys.argv[1:] or "dFi?":
         for kind in (Partitions, PartitionsByMethod):
             for shape, edges in CASES:
                 check_moves(kind, shape, edges, dtype)
