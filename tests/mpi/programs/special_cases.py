@@ -362,7 +362,7 @@ def tiled_arrays_that_are_refused() -> None:
         (np.zeros(5), "a is a ndarray: it must be a list"),
         ([some[:-1] if some.size else some for some in good], rf"a\[{k}\] has shape"),
         ([some.astype(object) for some in good], "dtype object"),
-        (psr.DistributedArray(d, whole), "pass a list of its tiles"),
+        (psr.DistributedArray(d, whole), "a has the layout Descriptor.*, but the plan is for Tiles"),
     ):
         out = np.full_like(d.zeros(), 5)
         mine = bad if culprit == RANK else good
