@@ -544,9 +544,10 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     def decorated(function: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
-            if not arguments or isinstance(arguments[0], Descriptor | np.ndarray | ctypes.Structure | None):
+            first = arguments[0] if arguments else None
+            if type(first) is np.ndarray or isinstance(first, Descriptor | ctypes.Structure | None):
                 return function(*arguments, **keywords)
-            array = to_distributed("array", arguments[0], keywords.get("comm"))
+            array = to_distributed("array", first, keywords.get("comm"))
             if not isinstance(array, Distributed):
                 return function(*arguments, **keywords)
             array = in_slabs(array)
