@@ -66,7 +66,7 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         That is so on another rank.
     """
     source = to_distributed("x", x, comm, required=True)
-    target = to_distributed("y", y, comm, source.desc, required=True)
+    target = to_distributed("y", y, comm, source.desc, required=True, writes=True)
     plan(source.desc, target.desc, dtype=source.dtype, comm=comm)(source.local, target.local)
     adapter = find(y)
     if adapter is not None:

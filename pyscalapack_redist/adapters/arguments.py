@@ -6,6 +6,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..comm.group import first_known
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
@@ -18,13 +20,19 @@ from .adapter import Adapter, Blueprint, View, find
 
 
 def view_of(
-    name: str, x: object, comm: Any = None, other: object = None, required: bool = False, elements: bool = True
+    name: str,
+    x: object,
+    comm: Any = None,
+    other: object = None,
+    required: bool = False,
+    elements: bool = True,
+    writes: bool = False,
 ) -> View | None:
     """The view of an array of another library, with a layout that all ranks know; None for other objects.
 
     Collective over the communicator of the array if its library has one, else over `comm`, else over that of the layout
     `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects. Without
-    `elements` it has the layout only.
+    `elements` it has the layout only. With `writes` memory that cannot be written is an error.
     """
     adapter = find(x)
     if adapter is None and not required:
@@ -38,7 +46,9 @@ def view_of(
             raise not_taken(name, x)
         view = adapter.view(x, comm) if elements else View(adapter.layout(x, comm))
         if view.layout is not None and view.local is not ...:
-            _distributed(view)  # raises for a local array that does not fit
+            array = _distributed(view)  # raises for a local array that does not fit
+            if writes:
+                check_writable(name, x, array)
         return [view.layout]
 
     (layout,) = agreed_layouts(name, read, comm)
@@ -61,7 +71,7 @@ def blueprint_for(like: object, adapter: Adapter, shape: tuple[int, ...], comm: 
 def communicator_for(adapter: Adapter | None, x: object, comm: Any, other: object = None) -> MPI.Intracomm:
     """The communicator over which an array of another library is read: its own, or another one of the same ranks."""
     candidates = [comm, other.comm if isinstance(other, LAYOUTS) else None, MPI.COMM_WORLD]
-    choices = [candidate for candidate in candidates if candidate is not None]
+    choices: list[MPI.Intracomm] = [candidate for candidate in candidates if candidate is not None]
     for choice in choices:
         checked_communicator(choice)
     own = None if adapter is None else adapter.communicator(x)
@@ -121,9 +131,11 @@ def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm:
     return [layout for layout in layouts if layout is not None]
 
 
-def to_distributed(name: str, x: Any, comm: Any = None, other: object = None, required: bool = False) -> Any:
+def to_distributed(
+    name: str, x: Any, comm: Any = None, other: object = None, required: bool = False, writes: bool = False
+) -> Any:
     """A distributed array in the memory of an array of another library; other objects unchanged. Collective, as `view_of`."""
-    view = view_of(name, x, comm, other, required and not isinstance(x, Distributed))
+    view = view_of(name, x, comm, other, required and not isinstance(x, Distributed), writes=writes)
     if view is None:
         return x
     if view.local is ...:
@@ -131,6 +143,15 @@ def to_distributed(name: str, x: Any, comm: Any = None, other: object = None, re
             f"{name} is a {type(x).__name__}, a layout without elements: give a pair, ({name}, local array)"
         )
     return _distributed(view)
+
+
+def check_writable(name: str, x: object, array: Distributed) -> None:
+    """Raise an ArrayError if this rank cannot write the memory of an array."""
+    arrays = array.local if isinstance(array.local, list) else [array.local]
+    if not all(isinstance(local, np.ndarray) and local.flags.writeable for local in arrays if local is not None):
+        raise ArrayError(
+            f"{name} is a {type(x).__name__} whose memory is read-only: redistribute(x, like=y) makes a new array"
+        )
 
 
 def _distributed(view: View) -> Distributed:
