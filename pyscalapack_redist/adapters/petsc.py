@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,15 +46,22 @@ class PetscObjects(Adapter):
         own.reference = reference
         return own
 
-    def view(self, x: Any, comm: MPI.Intracomm) -> View:
+    def layout(self, x: Any, comm: MPI.Intracomm) -> Descriptor:
         _check(x)
+        return _layout((x.getSize(),) if _is_vector(x) else x.getSize(), x.getOwnershipRanges(), comm)
+
+    def view(self, x: Any, comm: MPI.Intracomm) -> View:
+        layout = self.layout(x, comm)
         if _is_vector(x):
-            return View(_layout((x.getSize(),), x.getOwnershipRanges(), comm), x.getArray())
+            return View(layout, x.getArray())
         is_copy = x.getType() == SCALAPACK
-        matrix = x.convert("dense", _petsc().Mat()) if is_copy else copy.copy(x)  # a reference, should x be destroyed
-        local = matrix.getDenseArray()
-        local.flags.writeable = not is_copy
-        return View(_layout(x.getSize(), matrix.getOwnershipRanges(), comm), local)
+        matrix = x.convert("dense", _petsc().Mat()) if is_copy else copy.copy(x)  # a reference: x may be destroyed
+        array = matrix.getDenseArray()
+        memory = SimpleNamespace(__array_interface__=array.__array_interface__, matrix=matrix)
+        local = np.asarray(memory)  # has a reference to the matrix, as `array` has not
+        if is_copy:
+            local.flags.writeable = False
+        return View(layout, local)
 
     def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
         _check(like)

@@ -14,6 +14,14 @@ PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
 
 
+@pytest.mark.parametrize("package", ["gpaw", "mpi4py_fft", "petsc4py"])
+def test_adapter(package: str) -> None:
+    environment = packages.environment(package)
+    program = PROGRAMS / f"with_{package}.py"
+    assert launch.run(program, 3, "adapter", env=environment, alone=True).stdout == "OK\n"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("package", "program", "ranks"),
     [
@@ -32,13 +40,21 @@ def test_adapter(package: str, program: str, ranks: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("package", ["gpaw", "mpi4py_fft", "petsc4py"])
+def test_adapter(package: str) -> None:
+    environment = packages.environment(package)
+    program = PROGRAMS / f"with_{package}.py"
+    assert launch.run(program, 3, "adapter", env=environment, alone=True).stdout == "OK\n"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("package", "program", "ranks"),
     [
         *(("PyScalapack", "with_pyscalapack.py", ranks) for ranks in (1, 4, 5)),
         *(("scalapack4py", "with_scalapack4py.py", ranks) for ranks in (1, 4, 5)),
-        *(("mpi4py_fft", "with_mpi4py_fft.py", ranks) for ranks in (1, 4, 6)),
-        *(("petsc4py", "with_petsc4py.py", ranks) for ranks in (1, 3, 4)),
+        *(("mpi4py_fft", "with_mpi4py_fft.py", ranks) for ranks in (1, 2, 4, 6)),
+        *(("petsc4py", "with_petsc4py.py", ranks) for ranks in (1, 2, 3, 6)),
         *(("gpaw", "with_gpaw.py", ranks) for ranks in (1, 4, 5)),
         *(("dask", "with_dask.py", ranks) for ranks in (1, 2, 4, 6)),
         *(("numpy", "with_partitioned.py", ranks) for ranks in (1, 2, 4, 6)),
@@ -50,6 +66,7 @@ def test_package(package: str, program: str, ranks: int) -> None:
     assert launch.run(PROGRAMS / program, ranks, env=environment, alone=True).stdout == "OK\n"
 
 
+@pytest.mark.long
 @pytest.mark.long
 @pytest.mark.parametrize(("package", "order"), [("PyScalapack", 5), ("scalapack4py", 45)])
 def test_example(package: str, order: int) -> None:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
+from conversions import check_conversions, check_linalg, check_refused
 from gpaw.blacs import BlacsGrid, Redistributor
 from gpaw.mpi import world
 from launch import SEED
@@ -66,12 +67,50 @@ def check(rng: np.random.Generator, here: Any, there: Any, dtype: Any, uplo: str
     assert np.array_equal(found, Redistributor(world, target, other).redistribute(theirs)), (target, other)
 
 
+def indices_of(pair: Any) -> list[Any]:
+    """Of a local array, by ScaLAPACK's formula; none on a rank outside."""
+    layout, grid = pair[0], pair[0].blacsgrid
+    if not grid.is_active():
+        return [[], []]
+    first_and_coords = ((layout.rsrc, grid.myrow, grid.nprow), (layout.csrc, grid.mycol, grid.npcol))
+    return [
+        [i for i in range(n) if (i // block + source) % processes == own]
+        for n, block, (source, own, processes) in zip(layout.gshape, layout.bshape, first_and_coords, strict=True)
+    ]
+
+
+def check_adapter(grid: Any, dtype: Any) -> None:
+    layout = grid.new_descriptor(9, 7, 2, 3, grid.nprow - 1, 0)
+    check_conversions((layout, layout.zeros(dtype=dtype)), lambda pair: pair[1], indices_of, dtype)
+    array = psr.as_distributed((layout, layout.zeros(dtype=dtype) if grid.is_active() else None))
+    assert array.shape == (9, 7)
+    other = psr.redistribute(array, like=(layout, None), op="T")[0]
+    assert (other.gshape, other.bshape, other.rsrc, other.csrc) == ((7, 9), (2, 3), layout.rsrc, 0)
+
+
+def check_wrong(grid: Any) -> None:
+    layout = grid.new_descriptor(9, 7, 2, 2)
+    array = layout.zeros()
+    check_refused(lambda: psr.as_distributed((layout, array[1:] if RANK == 0 else array)), "local has shape")
+    check_refused(lambda: psr.as_distributed(layout), "without elements")
+    vector = psr.Descriptor((9,), 2, psr.ProcessGrid((SIZE,), WORLD))
+    check_refused(lambda: psr.redistribute(psr.DistributedArray(vector, vector.empty()), like=(layout, array)), "(9,)")
+
+
 if __name__ == "__main__":
     rng = np.random.default_rng([SEED, SIZE])  # the same on all ranks
     available = grids()
-    for _ in range(2):
-        for here, at in zip(available, rng.permutation(len(available)), strict=True):
+    check_adapter(available[1], float)
+    check_wrong(available[1])
+    square = available[1].new_descriptor(9, 9, 2, 2)
+    check_linalg((square, square.zeros()))
+    if sys.argv[1:] != ["adapter"]:
+        for grid in available:
             for dtype in (float, complex):
-                check(rng, here, available[at], dtype, str(rng.choice(list("GUL"))))
+                check_adapter(grid, dtype)
+        for _ in range(2):
+            for here, at in zip(available, rng.permutation(len(available)), strict=True):
+                for dtype in (float, complex):
+                    check(rng, here, available[at], dtype, str(rng.choice(list("GUL"))))
     if RANK == 0:
         sys.stdout.write("OK\n")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from conversions import check_conversions, check_linalg, check_refused
 from mpi4py import MPI
 from mpi4py_fft import DistArray
 from mpi4py_fft.pencil import Pencil, Subcomm
@@ -16,14 +16,6 @@ import pyscalapack_redist as psr
 WORLD = MPI.COMM_WORLD
 
 
-def descriptor(shape: Sequence[int], subcomm: Sequence[Any]) -> psr.Descriptor:
-    """As docs/clients.md has it."""
-    coords = WORLD.allgather([axis.Get_rank() for axis in subcomm])
-    ranks = np.empty([axis.Get_size() for axis in subcomm], int)
-    ranks[tuple(np.transpose(coords))] = range(WORLD.Get_size())
-    return psr.Descriptor(shape, "balanced", psr.ProcessGrid(ranks.shape, WORLD, ranks=ranks))
-
-
 def values(*indices: Any) -> Any:
     return sum(10.0**k * i for k, i in enumerate(indices))
 
@@ -31,7 +23,7 @@ def values(*indices: Any) -> Any:
 def check_transfer(comm: MPI.Intracomm, shape: tuple[int, ...], dims: list[int], axis: int) -> None:
     first = Pencil(Subcomm(comm, dims), shape, dims.index(1))
     second = first.pencil(axis)
-    desc_a, desc_b = (descriptor(shape, pencil.subcomm) for pencil in (first, second))
+    desc_a, desc_b = (psr.layout_of(pencil) for pencil in (first, second))
     assert (desc_a.local_shape, desc_b.local_shape) == (first.subshape, second.subshape)
     a, theirs = np.ascontiguousarray(desc_a.from_function(values)), np.empty(second.subshape)
     transfer = first.transfer(second, float)
@@ -44,21 +36,63 @@ def check_transfer(comm: MPI.Intracomm, shape: tuple[int, ...], dims: list[int],
 def check_array(rank: int, axis: int) -> None:
     """A DistArray whose elements are numbers, vectors or tensors."""
     u = DistArray((3,) * rank + (9, 6, 7), [0, 0, 1], dtype=float, rank=rank)
-    desc = descriptor(u.global_shape, u.subcomm)
-    u[...] = desc.from_function(values)
+    u[...] = psr.layout_of(u).from_function(values)
     theirs = u.redistribute(axis)
     ours = DistArray(u.global_shape, theirs.pencil.subcomm, dtype=u.dtype, rank=rank, alignment=axis)
-    psr.redistribute(desc, descriptor(ours.global_shape, ours.subcomm))(u, ours)
+    psr.copy_to(u, ours)
     assert np.array_equal(ours, theirs), (rank, axis)
 
 
+def slices_of(x: Any) -> list[Any]:
+    if isinstance(x, tuple):
+        return [range(start, start + n) for start, n in zip(x[0].substart, x[0].subshape, strict=True)]
+    return [range(each.start, each.stop) for each in x.local_slice()] if x.pencil else [range(n) for n in x.shape]
+
+
+def check_adapter(shape: tuple[int, ...], dtype: Any, **options: Any) -> None:
+    """A DistArray; a pencil with an array; and a pencil, of which new arrays are."""
+    u = DistArray(shape, dtype=dtype, **options)
+    check_conversions(u, np.asarray, slices_of, dtype)
+    if u.pencil is None or u.rank:
+        return
+    pencil = u.pencil.pencil(0)
+    check_conversions((pencil, np.zeros(pencil.subshape, dtype)), lambda pair: pair[1], slices_of, dtype)
+    moved = psr.redistribute(u, like=pencil)
+    assert isinstance(moved, DistArray)
+    assert np.array_equal(moved, u.redistribute(0))
+
+
+def check_wrong() -> None:
+    u = DistArray((8, 9), [0, 1])
+    assert isinstance(psr.linalg.eigvalsh(DistArray((8, 8), [0, 1], val=1)), np.ndarray)
+    check_linalg(DistArray((9, 9), [1, 0]))
+    check_refused(lambda: psr.as_distributed(u.T if WORLD.Get_rank() == 0 else u), "has shape (9, ")
+    check_refused(lambda: psr.as_distributed(u.pencil), "without elements")
+    check_refused(lambda: psr.redistribute(u, like=DistArray((8, 8, 8))), "cannot be like")
+    if WORLD.Get_size() > 1:
+        check_refused(lambda: psr.as_distributed(u, MPI.COMM_SELF), "does not fit a communicator of 1")
+        part = WORLD.Split(WORLD.Get_rank() % 2)
+        few = DistArray((8, 9), Subcomm(part, [0, 1]))
+        check_refused(lambda: psr.as_distributed(few), "pass comm=")
+        assert psr.as_distributed(few, part).desc.local_shape == few.shape
+        part.Free()
+
+
 if __name__ == "__main__":
-    backwards = WORLD.Split(0, key=-WORLD.Get_rank())
-    check_transfer(backwards, (13, 9), [0, 1], 0)
-    check_transfer(WORLD, (6, 9, 7, 8), [0, 0, 1, 0], 3)
-    for rank in (0, 1, 2):
-        check_array(rank, 0)
-        check_array(rank, 1)
-    backwards.Free()
+    check_adapter((8, 9), float)
+    check_wrong()
+    if sys.argv[1:] != ["adapter"]:
+        for shape, dims in (((9, 6, 7), [0, 0, 1]), ((6, 9, 7, 8), [0, 1, 0, 1]), ((8, 1), [0, 1])):
+            for dtype in ("f", "D"):
+                check_adapter(shape, dtype, subcomm=dims)
+        check_adapter((3, 8, 9), float, rank=1)
+        check_adapter((5,), "F")
+        backwards = WORLD.Split(0, key=-WORLD.Get_rank())
+        check_transfer(backwards, (13, 9), [0, 1], 0)
+        check_transfer(WORLD, (6, 9, 7, 8), [0, 0, 1, 0], 3)
+        for rank in (0, 1, 2):
+            check_array(rank, 0)
+            check_array(rank, 1)
+        backwards.Free()
     if WORLD.Get_rank() == 0:
         sys.stdout.write("OK\n")

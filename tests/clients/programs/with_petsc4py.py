@@ -1,4 +1,4 @@
-"""PETSc's ScaLAPACK matrices: their rows and their own blocks go through redistribute, and PETSc works on what arrives.
+"""PETSc's matrices and vectors. Those of type scalapack: by rows and by their own blocks; PETSc works on what arrives.
 
 petsc4py shows neither the nine integers of such a matrix nor its local array. Both are found here as PETSc's own header
 petscscalapack.h lays them out, after the two pointers that the public MatGetLayouts returns.
@@ -7,10 +7,12 @@ petscscalapack.h lays them out, after the two pointers that the public MatGetLay
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from typing import Any
 
 import numpy as np
+from conversions import check_conversions, check_linalg, check_refused
 from mpi4py import MPI
 from numpy.typing import NDArray
 from petsc4py import PETSc
@@ -78,7 +80,7 @@ def check_rows() -> None:
     matrix.setValues(rows, columns, value(*np.ix_(rows, columns)))
     matrix.assemble()
     slab = psr.Descriptor(SHAPE, (None, None), psr.ProcessGrid((SIZE, 1), WORLD))
-    assert np.array_equal(matrix.convert("dense").getDenseArray(), slab.from_function(value))
+    assert np.array_equal(matrix.convert("dense", PETSc.Mat()).getDenseArray(), slab.from_function(value))
 
 
 def check_blocks() -> None:
@@ -105,8 +107,105 @@ def check_blocks() -> None:
     assert np.array_equal(back, rows.from_function(value))
 
 
+def dense(shape: tuple[int, int], sizes: Any = (PETSc.DECIDE, PETSc.DECIDE), comm: MPI.Intracomm = WORLD) -> Any:
+    matrix = PETSc.Mat().createDense(tuple(zip(sizes, shape, strict=True)), comm=comm)
+    matrix.setUp()
+    return matrix
+
+
+def rows_of(x: Any) -> list[Any]:
+    return (
+        [range(*x.getOwnershipRange()), range(x.getSize()[1])]
+        if isinstance(x, PETSc.Mat)
+        else [range(*x.getOwnershipRange())]
+    )
+
+
+def local_of(x: Any) -> Any:
+    return x.getDenseArray() if isinstance(x, PETSc.Mat) else x.getArray()
+
+
+def check_adapter() -> None:
+    """Dense matrices and vectors, in PETSc's memory and with the ownership of PETSc's rows and columns."""
+    uneven = 5 if RANK == SIZE - 1 else 3 if RANK == 0 and SIZE > 1 else 0
+    n = 8 if SIZE > 1 else 5
+    matrix = dense((n, 7), (uneven, PETSc.DECIDE))
+    vector = PETSc.Vec().createMPI((uneven, n), comm=WORLD)
+    for x in (matrix, vector):
+        check_conversions(x, local_of, rows_of, float)
+    transpose = psr.redistribute(matrix, op="T", like=matrix)
+    assert transpose.getSizes() == matrix.getSizes()[::-1]
+    x = matrix.createVecRight()
+    x.set(1)
+    assert np.allclose((matrix * x).getArray(), local_of(matrix).sum(1), rtol=1e-14)
+    doubled, norm = matrix.copy(), matrix.norm()
+    doubled.scale(2)
+    psr.copy_to(doubled, matrix)
+    assert np.isclose(matrix.norm(), 2 * norm), "PETSc has the old norm"
+
+    a = dense((9, 9))
+    check_linalg(a)
+    b, expected = a.createVecs()
+    expected.setArray(np.cos(np.arange(*expected.getOwnershipRange())))
+    a.mult(expected, b)
+    solved = psr.linalg.solve(a, b)
+    assert isinstance(solved, PETSc.Vec)
+    assert np.allclose(solved.getArray(), expected.getArray(), rtol=1e-12)
+    assert psr.redistribute(a, like=b).equal(a)
+
+    view = psr.as_distributed(a)
+    a.destroy()
+    gc.collect()
+    view.local[...] = 3  # PETSc frees the memory with the view
+    check_refused(lambda: psr.as_distributed(PETSc.Mat()), "without a type")
+    check_refused(
+        lambda: psr.as_distributed(PETSc.Mat().createAIJ((5, 5), comm=WORLD)), "seqaij" if SIZE == 1 else "mpiaij"
+    )
+    check_refused(lambda: psr.redistribute(view.astype(complex), like=matrix), "astype")
+    cube = psr.Descriptor((2, 3, 4), 2, psr.ProcessGrid((SIZE, 1, 1), WORLD))
+    check_refused(lambda: psr.redistribute(psr.DistributedArray(cube, cube.empty()), like=vector), "(2, 3, 4)")
+    if RANK == 0:
+        matrix.setValues([0], [0], [1.0])
+    check_refused(lambda: psr.as_distributed(matrix), "not assembled")
+    matrix.assemble()
+
+
+def check_parts() -> None:
+    """Matrices on communicators of some ranks only, which PETSc frees with the last object."""
+    part = WORLD.Split(RANK % 2, key=-RANK)
+    matrix = dense((6, 4), comm=part)
+    check_conversions(matrix, local_of, rows_of, float, part)
+    layout = psr.layout_of(matrix)
+    matrix.destroy()
+    part.Free()
+    assert layout.comm.allreduce(1) == layout.grid.size
+
+
+def check_copies() -> None:
+    """A matrix of type scalapack is read by a copy, and made by conversion."""
+    matrix = made(SHAPE)
+    rows, columns = (part.getIndices() for part in matrix.getOwnershipIS())
+    matrix.setValues(rows, columns, value(*np.ix_(rows, columns)))
+    matrix.assemble()
+    blocks = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((SIZE, 1), WORLD))
+    array = psr.redistribute(matrix, blocks)
+    assert np.array_equal(array.local, blocks.from_function(value))
+    other = psr.redistribute(array, like=matrix)
+    assert other.getType() == "scalapack"
+    assert np.array_equal(nine_and_local(other)[1], nine_and_local(matrix)[1])
+    transpose = psr.redistribute(array, op="T", like=matrix)
+    assert transpose.getSize() == SHAPE[::-1]
+    assert np.array_equal(psr.redistribute(transpose, blocks, op="T").local, array.local)
+    check_refused(lambda: psr.copy_to(array, matrix), "read-only")
+    psr.redistribute(array, like=matrix).copy(matrix)
+
+
 if __name__ == "__main__":
-    check_rows()
-    check_blocks()
+    check_adapter()
+    if sys.argv[1:] != ["adapter"]:
+        check_parts()
+        check_copies()
+        check_rows()
+        check_blocks()
     if RANK == 0:
         sys.stdout.write("OK\n")
