@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -14,59 +13,61 @@ PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
 
 
-@pytest.mark.parametrize("package", ["gpaw", "mpi4py_fft", "petsc4py"])
-def test_adapter(package: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "ranks", "arguments"),
+    [
+        ("PyScalapack", 3, "D"),
+        ("dask", 2, "D"),
+        ("gpaw", 3, "adapter"),
+        ("jax", 2, "2 few"),
+        ("mpi4py_fft", 3, "adapter"),
+        ("nvmath", 2, "D"),
+        ("petsc4py", 3, "adapter"),
+        ("scalapack4py", 2, "D"),
+    ],
+)
+def test_adapter(package: str, ranks: int, arguments: str) -> None:
+    """Each once, where its library is there."""
     environment = packages.environment(package)
-    program = PROGRAMS / f"with_{package}.py"
-    assert launch.run(program, 3, "adapter", env=environment, alone=True).stdout == "OK\n"
+    program = PROGRAMS / f"with_{package.lower()}.py"
+    assert launch.run(program, ranks, *arguments.split(), env=environment, alone=True).stdout == "OK\n"
+
+
+def test_partitioned() -> None:
+    assert launch.run(PROGRAMS / "with_partitioned.py", 3, "D").stdout == "OK\n"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("package", "program", "ranks"),
+    ("package", "ranks"),
     [
-        ("PyScalapack", "with_pyscalapack.py", 3),
-        ("dask", "with_dask.py", 2),
-        ("numpy", "with_partitioned.py", 3),
-        ("nvmath", "with_nvmath.py", 2),
-        ("scalapack4py", "with_scalapack4py.py", 2),
+        *(("PyScalapack", ranks) for ranks in (1, 4, 5)),
+        *(("scalapack4py", ranks) for ranks in (1, 4, 5)),
+        *(("mpi4py_fft", ranks) for ranks in (1, 2, 4, 6)),
+        *(("petsc4py", ranks) for ranks in (1, 2, 3, 6)),
+        *(("gpaw", ranks) for ranks in (1, 4, 5)),
+        *(("dask", ranks) for ranks in (1, 2, 4, 6)),
+        *(("nvmath", ranks) for ranks in (1, 3, 4, 6)),
     ],
 )
-def test_adapter(package: str, program: str, ranks: int) -> None:
-    """Each once, for one dtype."""
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")
-    assert launch.run(PROGRAMS / program, ranks, "D").stdout == "OK\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("package", ["gpaw", "mpi4py_fft", "petsc4py"])
-def test_adapter(package: str) -> None:
+def test_package(package: str, ranks: int) -> None:
     environment = packages.environment(package)
-    program = PROGRAMS / f"with_{package}.py"
-    assert launch.run(program, 3, "adapter", env=environment, alone=True).stdout == "OK\n"
+    assert launch.run(PROGRAMS / f"with_{package.lower()}.py", ranks, env=environment, alone=True).stdout == "OK\n"
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("package", "program", "ranks"),
-    [
-        *(("PyScalapack", "with_pyscalapack.py", ranks) for ranks in (1, 4, 5)),
-        *(("scalapack4py", "with_scalapack4py.py", ranks) for ranks in (1, 4, 5)),
-        *(("mpi4py_fft", "with_mpi4py_fft.py", ranks) for ranks in (1, 2, 4, 6)),
-        *(("petsc4py", "with_petsc4py.py", ranks) for ranks in (1, 2, 3, 6)),
-        *(("gpaw", "with_gpaw.py", ranks) for ranks in (1, 4, 5)),
-        *(("dask", "with_dask.py", ranks) for ranks in (1, 2, 4, 6)),
-        *(("numpy", "with_partitioned.py", ranks) for ranks in (1, 2, 4, 6)),
-        *(("nvmath", "with_nvmath.py", ranks) for ranks in (1, 3, 4, 6)),
-    ],
-)
-def test_package(package: str, program: str, ranks: int) -> None:
-    environment = packages.environment(package)
-    assert launch.run(PROGRAMS / program, ranks, env=environment, alone=True).stdout == "OK\n"
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_partitions(ranks: int) -> None:
+    assert launch.run(PROGRAMS / "with_partitioned.py", ranks).stdout == "OK\n"
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("ranks", "devices"), [(1, 1), (1, 4), (2, 1), (2, 2), (3, 2), (4, 1)])
+def test_jax(ranks: int, devices: int) -> None:
+    environment = packages.environment("jax")
+    assert launch.run(PROGRAMS / "with_jax.py", ranks, devices, env=environment, alone=True).stdout == "OK\n"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("package", "order"), [("PyScalapack", 5), ("scalapack4py", 45)])
 def test_example(package: str, order: int) -> None:
