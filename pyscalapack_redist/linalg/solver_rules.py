@@ -62,79 +62,84 @@ class Solver(NamedTuple):
     on_square_grids: tuple[str, ...] = ()  # routines for which `prefer` takes column-major grids of p x p
 
 
-def _unordered(desc: Descriptor) -> str:
+def _order_obstacle(desc: Descriptor) -> str:
     ascending = any(np.all(np.diff(order.ravel()) > 0) for order in (desc.grid.ranks, desc.grid.ranks.T))
     return "" if ascending else f"on the ranks {desc.grid.ranks.tolist()}, which ascend neither by rows nor by columns"
 
 
-def _not_column_major(desc: Descriptor) -> str:
+def _column_order_obstacle(desc: Descriptor) -> str:
     ascending = np.all(np.diff(desc.grid.ranks.T.ravel()) > 0)
     return "" if ascending else f"on the ranks {desc.grid.ranks.tolist()}, which do not ascend by columns"
 
 
-def _narrow(desc: Descriptor) -> str:
+def _column_obstacle(desc: Descriptor) -> str:
     n, block, columns = desc.shape[1], desc.block[1], desc.grid.shape[1]
     if block * (columns - 1) < n:
         return ""
     return f"of {n} columns in blocks of {block} over {columns} process columns, of which the last has no columns"
 
 
-def _not_plane(desc: Descriptor) -> str:
+def _plane_obstacle(desc: Descriptor) -> str:
     plane = desc.ndim == 2 == desc.grid.ndim and desc.axes == (0, 1)
     return "" if plane else "not of two dimensions over a two-dimensional grid, in order"
 
 
-def _within_block(desc: Descriptor) -> str:
+def _edge_obstacle(desc: Descriptor) -> str:
     inside = any(start % block for start, block in zip(desc.offset, desc.block, strict=True))
     return f"of a sub-array at {desc.offset}, within blocks of {_by(desc.block)}" if inside else ""
 
 
-def _not_of_tiles(desc: Descriptor) -> str:
-    whole = desc.parent is None or (desc.shape == desc.parent.shape)
+def _tile_obstacle(desc: Descriptor) -> str:
+    if desc.parent is None or desc.shape == desc.parent.shape:
+        return ""
     cut = any(k % block for sizes in (desc.offset, desc.shape) for k, block in zip(sizes, desc.block, strict=True))
-    return (
-        f"of a sub-array of {_by(desc.shape)} at {desc.offset}, in blocks of {_by(desc.block)}"
-        if cut and not whole
-        else ""
-    )
+    return f"of a sub-array of {_by(desc.shape)} at {desc.offset}, in blocks of {_by(desc.block)}" if cut else ""
 
 
 def _by(sizes: tuple[int, ...]) -> str:
     return " x ".join(map(str, sizes))
 
 
-def _unless(holds: Callable[[Descriptor], bool], text: str) -> Callable[[Descriptor], str]:
-    """An obstacle by a predicate; the text may have the shape, and the grid's."""
+def _obstacle_unless(holds: Callable[[Descriptor], bool], text: str) -> Callable[[Descriptor], str]:
+    """An obstacle by a predicate; the text may quote the shapes of matrix and grid, and the block size."""
     return lambda desc: (
         "" if holds(desc) else text.format(shape=_by(desc.shape), grid=_by(desc.grid.shape), block=desc.block[0])
     )
 
 
-PLANE = Condition("two dimensions over a grid of two, in order", _not_plane, "take a ProcessGrid of two dimensions")
+PLANE = Condition(
+    "two dimensions over a grid of two, in order", _plane_obstacle, "take a ProcessGrid of two dimensions"
+)
 EVEN = Condition("blocks of one size", irregular_obstacle, "give the block size as a number")
 WHOLE = Condition("a whole array", sub_array_obstacle, "redistribute the sub-array to a whole array")
-EDGES = Condition("a sub-array from the edges of blocks on", _within_block, "start it at multiples of the block size")
-TILES = Condition("a sub-array of whole blocks", _not_of_tiles, "start and end it at multiples of the block size")
+EDGES = Condition("a sub-array from the edges of blocks on", _edge_obstacle, "start it at multiples of the block size")
+TILES = Condition("a sub-array of whole blocks", _tile_obstacle, "start and end it at multiples of the block size")
 SQUARE_BLOCKS = Condition("square blocks", block_obstacle, "give both dimensions one block size")
 SOURCE = Condition("source (0, 0)", source_obstacle, "leave out source=")
 SQUARE = Condition(
     "a square matrix",
-    _unless(lambda desc: desc.shape[0] == desc.shape[1], "of {shape} elements"),
+    _obstacle_unless(lambda desc: desc.shape[0] == desc.shape[1], "of {shape} elements"),
     "take another routine",
 )
 NOT_EMPTY = Condition(
-    "a matrix that is not empty", _unless(lambda desc: 0 not in desc.shape, "of {shape} elements"), "make no call"
+    "a matrix that is not empty",
+    _obstacle_unless(lambda desc: 0 not in desc.shape, "of {shape} elements"),
+    "make no call",
 )
-COLUMNS = Condition("columns on each process column", _narrow, "take smaller blocks, or a grid of fewer columns")
-ORDERED = Condition("a row-major or column-major grid", _unordered, "leave out ranks= of the ProcessGrid")
-COLUMN_MAJOR = Condition("a column-major grid", _not_column_major, 'give the ProcessGrid order="column"')
+COLUMNS = Condition(
+    "columns on each process column", _column_obstacle, "take smaller blocks, or a grid of fewer columns"
+)
+ORDERED = Condition("a row-major or column-major grid", _order_obstacle, "leave out ranks= of the ProcessGrid")
+COLUMN_MAJOR = Condition("a column-major grid", _column_order_obstacle, 'give the ProcessGrid order="column"')
 SQUARE_GRID = Condition(
     "a square grid",
-    _unless(lambda desc: desc.grid.shape[0] == desc.grid.shape[1], "on {grid} processes"),
+    _obstacle_unless(lambda desc: desc.grid.shape[0] == desc.grid.shape[1], "on {grid} processes"),
     "take p x p of them",
 )
 TWO = Condition(
-    "blocks of 2 or more", _unless(lambda desc: desc.block[0] >= 2, "of blocks of {block}"), "take larger blocks"
+    "blocks of 2 or more",
+    _obstacle_unless(lambda desc: desc.block[0] >= 2, "of blocks of {block}"),
+    "take larger blocks",
 )
 SEVERAL_BLOCKS = Condition(
     "several blocks, and ranks in a usual order",
@@ -226,7 +231,7 @@ SOLVERS = {
 }
 
 
-def broken_rule(library: str, desc: Descriptor, name: str | None) -> tuple[Rule, str] | None:
+def find_broken_rule(library: str, desc: Descriptor, name: str | None) -> tuple[Rule, str] | None:
     """The first rule that a layout does not follow, and why; None if it follows all."""
     for rule in SOLVERS[library].rules:
         if rule.routines is None or _concerns(rule.routines, desc, name):
@@ -252,6 +257,6 @@ def prefer(library: str, name: str, shape: tuple[int, int], available: int) -> t
     sides = (few, many) if m <= n else (many, few)
     block = max(1, min(solver.block, -(-m // sides[0]), -(-n // sides[1])))
     if solver.power_of_two:
-        full = [(size - 1) // (side - 1) for size, side in zip(shape, sides, strict=True) if side > 1]
-        block = 1 << max(2, min([block, *full])).bit_length() - 1
+        limits = [(size - 1) // (side - 1) for size, side in zip(shape, sides, strict=True) if side > 1]
+        block = 1 << max(2, min([block, *limits])).bit_length() - 1
     return block, sides, "column" if name in solver.on_square_grids else "row"

@@ -128,7 +128,7 @@ def check_layout(desc: Descriptor, library: str, name: str | None = None) -> Non
     _check_names(library, name)
     if not isinstance(desc, Descriptor):
         raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
-    broken = solver_rules.broken_rule(library, desc, name)
+    broken = solver_rules.find_broken_rule(library, desc, name)
     if broken is None:
         return
     (condition, source, routines), obstacle = broken
@@ -153,7 +153,7 @@ def _check_names(library: str, name: str | None) -> None:
 
 def _unfit(name: str, desc: Descriptor) -> str | None:
     """Why a layout does not fit a routine; None if it does."""
-    broken = solver_rules.broken_rule("scalapack", desc, name)
+    broken = solver_rules.find_broken_rule("scalapack", desc, name)
     return broken and broken[1]
 
 

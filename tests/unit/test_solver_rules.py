@@ -11,7 +11,7 @@ import pytest
 
 from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist.linalg import check_layout, solver_rules
-from pyscalapack_redist.linalg.solver_rules import SOLVERS, Rule, broken_rule, prefer
+from pyscalapack_redist.linalg.solver_rules import SOLVERS, Rule, find_broken_rule, prefer
 
 GRID = ProcessGrid((2, 2), order="column")
 LINE = ProcessGrid((4, 1), order="column")
@@ -77,7 +77,7 @@ def test_chosen_layouts_follow_the_rules() -> None:
             if m == n or name in ("lstsq", "matmul", "norm", "qr", "svd"):
                 block, sides, order = prefer(library, name, (m, n), processes)
                 desc = Descriptor((m, n), block, ProcessGrid(sides, order=order))
-                broken = broken_rule(library, desc, name)
+                broken = find_broken_rule(library, desc, name)
                 assert broken is None, (library, name, desc, broken)
                 assert np.prod(sides) <= processes
                 assert library == "scalapack" or block & (block - 1) == 0
