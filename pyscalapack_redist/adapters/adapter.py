@@ -71,7 +71,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
-        """The blueprint of an array of this shape in the layout of another, as far as that fits. All ranks call it, as `view`."""
+        """The blueprint of an array of this shape in the layout of another, as far as that fits. All ranks call it."""
 
     def layout(self, x: Any, comm: MPI.Intracomm) -> Layout | None:
         """The layout of `view`, for uses that need no elements."""

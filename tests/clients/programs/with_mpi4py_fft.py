@@ -82,7 +82,7 @@ if __name__ == "__main__":
     check_adapter((8, 9), float)
     check_wrong()
     if sys.argv[1:] != ["adapter"]:
-        for shape, dims in (((9, 6, 7), [0, 0, 1]), ((6, 9, 7, 8), [0, 1, 0, 1]), ((8, 1), [0, 1])):
+        for shape, dims in (((9, 6, 7), [0, 0, 1]), ((6, 9, 7, 8), [0, 1, 0, 1]), ((1, 8), [1, 0])):
             for dtype in ("f", "D"):
                 check_adapter(shape, dtype, subcomm=dims)
         check_adapter((3, 8, 9), float, rank=1)
