@@ -75,9 +75,10 @@ def check_moves(shape: tuple[int, ...], chunks: Any, dtype: str) -> None:
         for block_of_y, block_of_x in zip(own_blocks(y, owners), own_blocks(x, owners), strict=True):
             assert np.array_equal(block_of_y, block_of_x)
         computed.clear()
-        again = psr.as_distributed((y + y.dtype.type(1), back[1]) if isinstance(given, tuple) else y + y.dtype.type(1))
+        number = expected.dtype.type(1)
+        again = psr.as_distributed((y + number, back[1]) if isinstance(given, tuple) else y + number)
         assert all(
-            np.array_equal(tile, expected[window] + 1)
+            np.array_equal(tile, expected[window] + number)
             for tile, window in zip(again.local, again.desc.windows, strict=True)
         )
         missing = np.argwhere(owners != RANK)
