@@ -26,7 +26,7 @@ class GPAWMatrices(Adapter):
         descriptor = like[0] if isinstance(like, tuple) else like
         if len(shape) != 2 or 0 in shape:
             raise DescriptorError(
-                f"GPAW has no BLACS matrix of shape {shape}: it must have two dimensions of 1 or more"
+                f"GPAW has no BLACS matrix of shape {shape}, only of two dimensions of 1 or more: give like=, a layout"
             )
         if shape != descriptor.gshape:
             blocks_and_source = descriptor.mb, descriptor.nb, descriptor.rsrc, descriptor.csrc

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from conversions import check_conversions, check_linalg, check_refused
+from conversions import blocks_of, check_conversions, check_linalg, check_refused
 from gpaw.blacs import BlacsGrid, Redistributor
 from gpaw.mpi import world
 from launch import SEED
@@ -94,7 +94,16 @@ def check_wrong(grid: Any) -> None:
     check_refused(lambda: psr.as_distributed((layout, array[1:] if RANK == 0 else array)), "local has shape")
     check_refused(lambda: psr.as_distributed(layout), "without elements")
     vector = psr.Descriptor((9,), 2, psr.ProcessGrid((SIZE,), WORLD))
-    check_refused(lambda: psr.redistribute(psr.DistributedArray(vector, vector.empty()), like=(layout, array)), "(9,)")
+    b = psr.DistributedArray.from_function(vector, lambda i: 1.0 + i)
+    check_refused(lambda: psr.redistribute(b, like=(layout, array)), "(9,)")
+    square = grid.new_descriptor(9, 9, 2, 2)
+    twice = psr.redistribute(
+        psr.DistributedArray.from_function(blocks_of((9, 9), WORLD), lambda i, j: 2.0 * (i == j)),
+        like=(square, square.zeros()),
+    )
+    check_refused(lambda: psr.linalg.solve(twice, b), "give like=")
+    solved = psr.linalg.solve(twice, b, like=b)
+    assert np.allclose(solved.local, b.local / 2, rtol=1e-14)
 
 
 if __name__ == "__main__":
