@@ -13,6 +13,7 @@ import ctypes
 import functools
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, overload
@@ -545,8 +546,12 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
             first = arguments[0] if arguments else None
-            if type(first) is np.ndarray or isinstance(first, Descriptor | ctypes.Structure | None):
+            if type(first) is np.ndarray or isinstance(first, Descriptor | None):
                 return function(*arguments, **keywords)
+            if isinstance(first, ctypes.Structure):  # an array of PyScalapack is also nine integers
+                second = arguments[1] if len(arguments) > 1 else keywords.get(names[1], "")
+                if not isinstance(second, str | os.PathLike | int):
+                    return function(*arguments, **keywords)
             array = to_distributed("array", first, keywords.get("comm"))
             if not isinstance(array, Distributed):
                 return function(*arguments, **keywords)
