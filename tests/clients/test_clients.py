@@ -20,9 +20,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
         ("dask", 2, "D"),
         ("gpaw", 3, "adapter"),
         ("jax", 2, "2 few"),
-        ("mpi4py_fft", 3, "adapter"),
+        ("mpi4py_fft", 2, "adapter"),
         ("nvmath", 2, "D"),
-        ("petsc4py", 3, "adapter"),
+        ("petsc4py", 2, "adapter"),
         ("scalapack4py", 2, "D"),
     ],
 )
