@@ -263,7 +263,8 @@ def save(
     local : ndarray or None
         This rank's local array, of any strides; None on a rank outside the grid.
     path : str or path
-        The file, equal on all ranks; all must have access to it. Its dtype is that of `local`, including the byte order.
+        The file, equal on all ranks; all must have access to it. Its dtype is that of `local`, including the byte order,
+        except in Zarr.
     order : {"C", "F"}, optional
         Index that runs fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 and Zarr, the last.
         With `window`, the order of the existing raw file.

@@ -48,7 +48,7 @@ def replace_file(
         if group.rank == 0:
             at_end.callback(_remove, temporary)  # after success, an old directory
         write(temporary, target)
-        on_first(group, lambda: _finish(temporary, target))
+        on_first(group, lambda: _finish(temporary, target, check))
 
 
 def _place(name: str, check: Callable[[str], None]) -> tuple[str, str, list[str]]:
@@ -62,9 +62,10 @@ def _place(name: str, check: Callable[[str], None]) -> tuple[str, str, list[str]
     return target, temporary_name(target), temporary_files_of(target)
 
 
-def _finish(temporary: str, target: str) -> None:
+def _finish(temporary: str, target: str, check: Callable[[str], None]) -> None:
     """Rename the complete file or directory; an old directory gets the temporary name. On the first rank."""
     if os.path.exists(target):
+        check(target)  # again: it may have been made since
         shutil.copymode(target, temporary)
     if os.path.isdir(target):
         _exchange(temporary, target)

@@ -63,7 +63,7 @@ class ZarrStore(ArrayFile):
             os.mkdir(self.path, mode | stat.S_IRWXU)
             with named_errors(f"{self.name} cannot be made"):
                 self._zarr.create_array(
-                    self.path,
+                    Path(self.path),
                     shape=array.shape,
                     dtype=dtype,
                     chunks=chunks,
@@ -82,7 +82,7 @@ class ZarrStore(ArrayFile):
     def opened(self, mode: str) -> Iterator[Any]:
         def open_array() -> Any:
             with named_errors(self.name):
-                return self._zarr.open_array(self.path, path=self._dataset, mode=mode)
+                return self._zarr.open_array(Path(self.path), path=self._dataset, mode=mode)
 
         yield on_all(self.group, open_array)
 
@@ -114,7 +114,7 @@ def read_array(zarr: Any, path: str, dataset: str, name: str) -> FileArray:
     """Read shape, dtype and units of an array in a store; `name` is the store's name in errors."""
     with named_errors(name):
         check_ordinary(metadata_file(path, dataset))
-        array = zarr.open(path, path=dataset, mode="r")
+        array = zarr.open(Path(path), path=dataset, mode="r")
         if not isinstance(array, zarr.Array):
             first = "/".join(filter(None, (dataset, "NAME")))
             names = ", ".join(itertools.islice(array.keys(), 10)) or "nothing"

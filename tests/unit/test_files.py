@@ -288,17 +288,17 @@ def test_a_directory_is_replaced_by_another(with_exchange: bool, tmp_path: Path)
             patch.setattr(replacement.ctypes, "CDLL", lambda _: None)
             errors: dict[int, BaseException] = {2: OSError("no space")}
             with pytest.raises(OSError, match="no space"):
-                replacement._finish(str(temporary), str(target))
+                replacement._finish(str(temporary), str(target), lambda _: None)
             assert (target / "zarr.json").read_text() == "old"
             errors = {len(renames) + 2: KeyboardInterrupt(), len(renames) + 3: KeyboardInterrupt()}
             with pytest.raises(KeyboardInterrupt):
-                replacement._finish(str(temporary), str(target))
+                replacement._finish(str(temporary), str(target), lambda _: None)
             left = replacement.temporary_files_of(str(target))
             assert sorted((Path(path) / "zarr.json").read_text() for path in left) == ["new", "old"]
             assert not target.exists()
             os.replace(next(path for path in left if path != str(temporary)), target)
         errors = {}
-        replacement._finish(str(temporary), str(target))
+        replacement._finish(str(temporary), str(target), lambda _: None)
         if with_exchange and renames:
             pytest.skip("this file system cannot exchange two names")
     assert (target / "zarr.json").read_text() == "new"

@@ -82,7 +82,8 @@ def random_store(rng: np.random.Generator, shape: tuple[int, ...]) -> dict[str, 
     import numcodecs
     import zarr
 
-    chunks = tuple(int(rng.integers(1, n + 3)) for n in shape)
+    few = int(np.prod(shape)) > 2000  # chunks, which are files
+    chunks = tuple(int(rng.integers((n + 1) // 2 if few and n else 1, n + 3)) for n in shape)
     options: dict[str, Any] = {"chunks": chunks, "zarr_format": int(rng.integers(2, 4))}
     compressors: list[Any] = ["auto", None]
     if options["zarr_format"] == 2:
@@ -191,7 +192,8 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
     possible = {".h5": IN_HDF5, ".zarr": IN_ZARR}.get(suffix, DTYPES)
     dtype = possible[rng.integers(len(possible))]
     order = "C" if suffix in (".h5", ".zarr") else "CF"[rng.integers(2)]
-    slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
+    few_slabs = int(np.prod(desc.shape)) * dtype.itemsize // 100
+    slabs.SLAB_BYTES = max(few_slabs, int(rng.choice([100, 500, 3000, 10**7])))
     slabs.SPAN_BYTES, slabs.GAP_BYTES = int(rng.choice([1, 200, 10**6])), int(rng.choice([0, 1, 60, 10**5]))
     skipped = int(rng.integers(0, 9)) if suffix == ".bin" else 0
     of_file: dict[str, Any] = {"dataset": "group/data"} if suffix in (".h5", ".zarr") else {}
