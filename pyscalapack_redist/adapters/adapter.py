@@ -58,6 +58,8 @@ class Blueprint(NamedTuple):
 class Adapter(ABC):
     """The arrays of one library. `view` and `make` raise a RedistributionError, on any rank, for what they do not take."""
 
+    communicates = False  # whether `view` and `make` do: then all ranks agree first that they have such an array
+
     @abstractmethod
     def takes(self, x: Any) -> bool:
         """Whether an object of the library's is an array, or one with a layout."""

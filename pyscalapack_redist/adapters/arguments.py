@@ -38,6 +38,8 @@ def view_of(
     if adapter is None and not required:
         return None
     comm = communicator_for(adapter, x, comm, other)
+    if adapter is not None and adapter.communicates:
+        agreed_layouts(name, list, comm)
     view = View(None)
 
     def read() -> Sequence[Layout | None]:
@@ -57,6 +59,8 @@ def view_of(
 
 def blueprint_for(like: object, adapter: Adapter, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
     """The blueprint of an array of this shape like another one, with layouts that all ranks know. Collective over `comm`."""
+    if adapter.communicates:
+        agreed_layouts("like", list, comm)
     blueprint = Blueprint([], "F", tuple)
 
     def make() -> Sequence[Layout | None]:
@@ -116,7 +120,11 @@ def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm:
     outcome = group.agree(
         Vote(failed=group.failure_code(error), call=digest(("layout", name)), source=value, pending=is_unknown),
         error,
-        lambda: [Statement(f"the layout of {name}", value, ", ".join(map(repr, layouts)))],
+        lambda: [
+            Statement(
+                f"the layout of {name}", value, ", ".join(map(repr, layouts)) or "one that all ranks read together"
+            )
+        ],
         lambda outcome: bool(outcome.pending),
     )
     if outcome.pending:

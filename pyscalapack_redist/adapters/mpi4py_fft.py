@@ -23,6 +23,8 @@ class Pencils(Adapter):
     A `DistArray` of one dimension has no pencil: each rank has the whole array.
     """
 
+    communicates = True
+
     def takes(self, x: Any) -> bool:
         if isinstance(x, tuple):
             return len(x) == 2 and isinstance(x[0], _type("pencil.Pencil"))

@@ -28,6 +28,8 @@ class NvmathDistributions(Adapter):
     the array follows from the local arrays of all ranks. A new array is a pair, too.
     """
 
+    communicates = True
+
     def takes(self, x: Any) -> bool:
         module = sys.modules.get("nvmath.distributed.distribution")
         return module is not None and isinstance(_pair(x)[0], module.Distribution)
@@ -70,10 +72,12 @@ def _layout(distribution: Any, companion: Any, shape: Shape | None, comm: MPI.In
             f"the {type(distribution).__name__} is of no global shape yet: give a pair, (distribution, local array) or "
             "(distribution, shape)"
         )
-    reports = group_of(comm).combine((local_shape, box), error=error)
-    shapes = [local_shape for local_shape, _ in reports]
+    reports = group_of(comm).combine((type(distribution).__name__, local_shape, box), error=error)
+    kinds, shapes, boxes = zip(*reports, strict=True)
+    if len(set(kinds)) > 1:
+        raise DescriptorError(f"the ranks have different distributions: {', '.join(kinds)}")
     if box is not None:
-        return _of_boxes([box for _, box in reports], shape, comm)
+        return _of_boxes(boxes, shape, comm)
     if hasattr(distribution, "partition_dim"):
         return _of_slabs(distribution, shape, shapes, comm)
     return _block_cyclic(distribution, shape, shapes, comm)
