@@ -6,7 +6,6 @@ import functools
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,6 +108,8 @@ PARTITIONED = "__partitioned__"
 @functools.cache
 def _entry_points() -> dict[str, Any]:
     """Entry points of other packages' adapters by the module that they are for."""
+    from importlib.metadata import entry_points  # takes as long as the package itself
+
     return {entry.name: entry for entry in entry_points(group=__package__)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,7 +11,12 @@ import packages
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MY_PACKAGE = """
+class Rows:
+    def __init__(self, rows, counts):
+        self.rows, self.counts = rows, counts
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,8 +39,33 @@ def test_adapter(package: str, ranks: int, arguments: str) -> None:
     assert launch.run(program, ranks, *arguments.split(), env=environment, alone=True).stdout == "OK\n"
 
 
+def test_example_with_jax() -> None:
+    environment = packages.environment("jax") | {"JAX_PLATFORMS": "cpu"}
+    text = launch.run(EXAMPLES / "jax_eigh.py", 2, env=environment, alone=True).stdout
+    found = re.search(r"from 0\.386308 to 8\.938402, v over P\('rows',\), relative residual (\S+)$", text, re.MULTILINE)
+    assert found is not None, text
+    assert float(found[1]) < 1e-13
+
+
 def test_partitioned() -> None:
     assert launch.run(PROGRAMS / "with_partitioned.py", 3, "D").stdout == "OK\n"
+
+
+def test_adapter_of_the_page(tmp_path: Path) -> None:
+    """The adapter that docs/arrays.md shows, installed as another package's, is found by its entry point."""
+    page = (EXAMPLES.parent / "docs" / "arrays.md").read_text()
+    (code,) = re.findall(r"^```py \{data-adapter=yes\}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (entry,) = re.findall(r"^```toml\n\[project\.entry-points\.\"(\S+)\"\]\n(\S+) = \"(\S+)\"\n```", page, re.MULTILINE)
+    folder, information = tmp_path / "my_package", tmp_path / "my_package-1.0.dist-info"
+    for new in (folder, information):
+        new.mkdir()
+    (folder / "__init__.py").write_text(MY_PACKAGE)
+    (folder / "redistribution.py").write_text(code)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*entry))
+    program = PROGRAMS / "with_my_package.py"
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    assert launch.run(program, 2, env=environment, alone=True).stdout == "OK\n"
 
 
 @pytest.mark.long
@@ -73,7 +104,7 @@ def test_jax(ranks: int, devices: int) -> None:
 def test_example(package: str, order: int) -> None:
     environment = packages.environment(package)
     arguments = ("--client", package, "--order", order)
-    text = launch.run(EXAMPLE, 4, *arguments, env=environment, alone=True).stdout
+    text = launch.run(EXAMPLES / "your_library.py", 4, *arguments, env=environment, alone=True).stdout
     found = re.search(r"largest difference from NumPy (\S+)$", text, re.MULTILINE)
     assert found is not None, text
     assert float(found[1]) < 1e-12
