@@ -113,9 +113,9 @@ def _of_slabs(distribution: Any, shape: Shape | None, shapes: Sequence[Shape], c
 
 
 def _block_cyclic(distribution: Any, shape: Shape | None, shapes: Sequence[Shape], comm: MPI.Intracomm) -> Descriptor:
-    theirs = distribution.process_grid
-    order = "column" if theirs.layout is not None and theirs.layout.name == "COL_MAJOR" else "row"
-    grid = ProcessGrid(theirs.shape, comm, order=order, ranks=theirs.process_array)
+    process_grid = distribution.process_grid
+    order = "column" if process_grid.layout is not None and process_grid.layout.name == "COL_MAJOR" else "row"
+    grid = ProcessGrid(process_grid.shape, comm, order=order, ranks=process_grid.process_array)
     if shape is None:  # from the processes along each dimension with coordinate 0 in the others
         lines = [np.moveaxis(grid.ranks, k, 0).reshape(len, -1)[:, 0] for k, len in enumerate(grid.shape)]
         shape = tuple([sum(shapes[rank][k] for rank in line) for k, line in enumerate(lines)])

@@ -55,28 +55,28 @@ def check_moves(shape: tuple[int, ...], chunks: Any, dtype: str) -> None:
     default = np.array_split(np.arange(np.prod(x.numblocks)), SIZE)
     dealt = np.concatenate([np.full(len(run), rank) for rank, run in enumerate(default)]).reshape(x.numblocks)
     chosen = (np.arange(dealt.size).reshape(x.numblocks) * 3 + 1) % SIZE
-    for given, owners in ((x, dealt), ((x, chosen), chosen), ((x, chosen.tolist()), chosen)):
-        layout = psr.layout_of(given)
+    for argument, owners in ((x, dealt), ((x, chosen), chosen), ((x, chosen.tolist()), chosen)):
+        layout = psr.layout_of(argument)
         assert layout.shape == shape
         assert np.array_equal(layout.owners, owners)
         assert not computed  # for the layout nothing is
-        array = psr.as_distributed(given)
+        array = psr.as_distributed(argument)
         assert len(computed) == np.count_nonzero(owners == RANK)
         assert array.dtype == expected.dtype
         computed.clear()
-        moved = psr.redistribute(given, rows(shape))
+        moved = psr.redistribute(argument, rows(shape))
         assert np.array_equal(moved.local, rows(shape).from_function(lambda *index: expected[index], dtype))
         computed.clear()
 
-        back = psr.redistribute(moved, like=given)
+        back = psr.redistribute(moved, like=argument)
         assert not computed
-        y = back[0] if isinstance(given, tuple) else back
+        y = back[0] if isinstance(argument, tuple) else back
         assert (y.chunks, y.dtype) == (x.chunks, x.dtype)
         for block_of_y, block_of_x in zip(own_blocks(y, owners), own_blocks(x, owners), strict=True):
             assert np.array_equal(block_of_y, block_of_x)
         computed.clear()
         number = expected.dtype.type(1)
-        again = psr.as_distributed((y + number, back[1]) if isinstance(given, tuple) else y + number)
+        again = psr.as_distributed((y + number, back[1]) if isinstance(argument, tuple) else y + number)
         assert all(
             np.array_equal(tile, expected[window] + number)
             for tile, window in zip(again.local, again.desc.windows, strict=True)
