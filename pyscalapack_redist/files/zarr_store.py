@@ -129,8 +129,8 @@ def check_array_store(target: str) -> None:
     """Raise a FileError unless the existing `target` is a store of one array, which may be replaced."""
     try:
         with open(metadata_file(target, ""), "rb") as file:
-            is_array = file.name.endswith(".zarray") or json.load(file)["node_type"] == "array"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            is_array = file.name.endswith(".zarray") or json.load(file).get("node_type") == "array"
+    except (OSError, ValueError, AttributeError) as error:
         raise FileError(f"{target} is no Zarr store ({error}), and would be replaced: give another path") from error
     if not is_array:
         raise FileError(

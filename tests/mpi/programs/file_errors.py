@@ -395,7 +395,8 @@ def zarr_stores(folder: Path) -> None:
     import zarr
     from zarr.storage import LocalStore
 
-    path, group, file, plain, text = (folder / f"{name}.zarr" for name in ("errors", "group", "file", "plain", "text"))
+    names = "errors", "group", "old", "file", "plain", "text"
+    path, group, old, file, plain, text = (folder / f"{name}.zarr" for name in names)
     local, part = DESC.zeros(), PIECE.zeros()
 
     def write() -> None:
@@ -403,6 +404,7 @@ def zarr_stores(folder: Path) -> None:
         array[...] = WHOLE
         zarr.create_array(group, name="other/inner", data=WHOLE)
         zarr.create_array(text, shape=SHAPE, dtype=str)
+        zarr.create_group(old, zarr_format=2)
         file.write_bytes(b"")
         plain.mkdir()
         (plain / "mine").write_bytes(b"")
@@ -418,6 +420,8 @@ def zarr_stores(folder: Path) -> None:
         ("the root is a group, which has other: give dataset='NAME'", load(group)),
         ("other is a group, which has inner: give dataset='other/NAME'", load(group, dataset="other")),
         ("No such file", load(group, dataset="nothing")),
+        ("the root is a group, which has nothing", load(old)),
+        ("old.zarr is a Zarr group, and would be replaced", save(old, local)),
         ("holds StringDType(): only fixed sizes", load(text)),
         ("shape (30, 20), but desc has shape (10, 5)", load(path, PIECE)),
         ("order = 'C' is for raw files", load(path, order="C")),
