@@ -458,9 +458,9 @@ def zarr_stores(folder: Path) -> None:
     slabs.SLAB_BYTES = 1600
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if LAST == RANK:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, hard))
     with pytest.raises((psr.FileError, psr.CollectiveError), match="File too large"):
-        psr.save(DESC, DESC.from_function(lambda i, j: np.sin(i + 20.0 * j)), path, chunks=(10, 20))
+        psr.save(DESC, DESC.from_function(lambda i, j: np.sin(i + 20.0 * j)), path, chunks=(5, 20))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     WORLD.Barrier()
     assert np.array_equal(psr.load(DESC, path), DESC.from_function(lambda i, j: WHOLE[i, j]))
