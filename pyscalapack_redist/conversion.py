@@ -73,10 +73,12 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         adapter.written(y)
 
 
-def convert(array: Distributed, like: Any, comm: MPI.Intracomm | None = None, **options: Any) -> Any:
+def convert(
+    array: Distributed, like: Any, comm: MPI.Intracomm | None = None, *, may_keep: bool = False, **options: Any
+) -> Any:
     """The elements of a distributed array in a new object of the kind and the layout of `like`. Collective.
 
-    The options are those of `plan`.
+    The options are those of `plan`. With `may_keep` the object may keep the memory of the array.
     """
     adapter = find(like)
     if adapter is None:
@@ -85,14 +87,17 @@ def convert(array: Distributed, like: Any, comm: MPI.Intracomm | None = None, **
     shape = array.shape[::-1] if transposes(letter_of("op", options.get("op", "N"), OPERATIONS)) else array.shape
     blueprint = blueprint_for(like, adapter, shape, comm)
     group = group_of(comm)
-    dtype = group.combine(options.pop("dtype", None) or array.dtype, first_known)
+    fits = may_keep and list(blueprint.layouts) == [array.desc] and _is_in_order(array.local, blueprint.order)
+    known = group.combine((options.pop("dtype", None) or array.dtype, fits))
+    dtype = first_known([each for each, _ in known])
     if dtype is None:
         raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
-    parts: list[Any] = []
-    for layout in blueprint.layouts:
-        local = new_local(layout, dtype, blueprint.order)
-        parts.append(local)
-        plan(array.desc, layout, dtype=dtype, comm=comm, **options)(array.local, local)
+    if all(fits for _, fits in known):
+        parts = [array.local]
+    else:
+        parts = [new_local(layout, dtype, blueprint.order) for layout in blueprint.layouts]
+        for layout, local in zip(blueprint.layouts, parts, strict=True):
+            plan(array.desc, layout, dtype=dtype, comm=comm, **options)(array.local, local)
     result: Any = None
     error: Exception | None = None
     try:
@@ -101,6 +106,13 @@ def convert(array: Distributed, like: Any, comm: MPI.Intracomm | None = None, **
         error = caught
     group.combine(error=error)
     return result
+
+
+def _is_in_order(local: Any, order: str) -> bool:
+    """Whether an array is contiguous in an order."""
+    return isinstance(local, np.ndarray) and bool(
+        local.flags.c_contiguous if order == "C" else local.flags.f_contiguous
+    )
 
 
 def new_local(layout: Layout, dtype: np.dtype[Any], order: str) -> Any:

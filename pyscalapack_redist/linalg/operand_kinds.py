@@ -78,6 +78,12 @@ class Operands:
             return in_slabs(array)
         return move(array, self._layout_for(self._routine, array.shape, array.desc.comm))
 
+    @property
+    def order(self) -> str:
+        """The order of elements in which results are best made: that of the first operand."""
+        local = self._operands[0].array.local if self._operands else None
+        return "C" if local is not None and local.flags.c_contiguous and not local.flags.f_contiguous else "F"
+
     def converted(self, result: Any) -> Any:
         """A result in the kind and the layout of the first operand, or of `like`. Collective."""
         if self._routine in FACTORS or not self._operands:
@@ -94,7 +100,7 @@ class Operands:
         like = self._like if self._like is not None else self._model(result)
         adapter = find(like)
         if adapter is not None:
-            return convert(result, like, communicator_for(adapter, like, None, result.desc))
+            return convert(result, like, communicator_for(adapter, like, None, result.desc), may_keep=True)
         if _is_of_tiles(like) and like.shape == result.shape:
             layout = like.desc if isinstance(like, Distributed) else like
             return move(result, layout)

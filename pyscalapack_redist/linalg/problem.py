@@ -17,12 +17,22 @@ from ..distributed_array import DistributedArray
 from ..engine.make import plan
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, shown
+from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
-from .working_layouts import another_layout, as_column, check_counts, check_work_layout, current_call, layout_for, stays
+from .working_layouts import (
+    another_layout,
+    as_column,
+    check_counts,
+    check_work_layout,
+    current_call,
+    layout_for,
+    result_order,
+    stays,
+)
 
 LayoutOption = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the default layout of the result.
@@ -305,7 +315,12 @@ class Problem:
         wanted = target or self.target
         desc, local = as_column(wanted), matrix.local
         if desc != matrix.desc:
-            local = self._redistribute("result", matrix.desc, desc, local)
+            out: NDArray[Any] | None = None
+            if result_order.get() == "C" and desc.coords is not None:
+                with self.collect_errors():
+                    out = new_array(desc.local_shape, self.dtype, "C")
+            self.run(lambda: None)
+            local = self._redistribute("result", matrix.desc, desc, local, out)
         if wanted.ndim == 1 and local is not None:
             local = local[:, 0]
         return DistributedArray._from_result(wanted, local, self.dtype)

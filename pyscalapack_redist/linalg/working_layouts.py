@@ -37,6 +37,7 @@ class RoutineCall(NamedTuple):
 
 
 current_call: ContextVar[RoutineCall] = ContextVar("current_call")
+result_order: ContextVar[str] = ContextVar("result_order", default="F")  # of elements in local arrays
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
@@ -50,7 +51,12 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
         if need_reading(arguments, keywords):
             operands = Operands(name, [*parameters], layout_for)
             positional, named = operands.read(arguments, keywords)
-            return operands.converted(call(*positional, **named))  # type: ignore[no-any-return]
+            order = result_order.set(operands.order)
+            try:
+                result = call(*positional, **named)
+            finally:
+                result_order.reset(order)
+            return operands.converted(result)  # type: ignore[no-any-return]
         own = RoutineCall(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
         token = current_call.set(own)
         try:
