@@ -44,7 +44,8 @@ def describe() -> Iterator[tuple[str, list[str]]]:
     yield "memory shared by the ranks of a node", memory
     yield "cores", [_cores(), _threads()]
     yield "command line", [_extras()]
-    yield "HDF5 files", [_hdf5()]
+    yield "HDF5 files", [_of_package("h5py", "files of HDF5")]
+    yield "Zarr stores", [_of_package("zarr", "stores of Zarr")]
 
 
 def launched() -> bool:
@@ -209,7 +210,7 @@ def _extras() -> str:
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
 
 
-def _hdf5() -> str:
-    if missing_extras(("h5py",)):
-        return "missing: h5py, for files of HDF5; get it: pip install h5py"
-    return f"h5py {importlib.metadata.version('h5py')}"
+def _of_package(name: str, use: str) -> str:
+    if missing_extras((name,)):
+        return f"missing: {name}, for {use}; get it: pip install {name}"
+    return f"{name} {importlib.metadata.version(name)}"

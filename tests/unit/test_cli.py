@@ -242,6 +242,7 @@ def test_info() -> None:
     assert blas is not None, info["ScaLAPACK"]
     assert Path(blas[1]).is_file()
     assert re.fullmatch(r"h5py [\d.]+", info["HDF5 files"][0])
+    assert re.fullmatch(r"zarr [\d.]+", info["Zarr stores"][0])
     memfd, posix = info["memory shared by the ranks of a node"]
     assert memfd.startswith("memfd")
     assert "/dev/shm" in posix

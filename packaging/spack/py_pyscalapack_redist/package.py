@@ -18,6 +18,7 @@ class PyPyscalapackRedist(PythonPackage):
 
     variant("cli", default=False, description="Tables and pictures of the command line")
     variant("hdf5", default=False, description="Matrices in HDF5 files")
+    variant("zarr", default=False, description="Matrices in Zarr stores")
 
     depends_on("c", type="build")
     depends_on("python@3.11:", type=("build", "run"))
@@ -31,3 +32,4 @@ class PyPyscalapackRedist(PythonPackage):
     depends_on("py-rich@13:", type=("build", "run"), when="+cli")
     depends_on("py-matplotlib@3.8:", type=("build", "run"), when="+cli")
     depends_on("py-h5py@3.8:", type=("build", "run"), when="+hdf5")
+    depends_on("py-zarr@3:", type=("build", "run"), when="+zarr")
