@@ -12,6 +12,9 @@ from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.mpi import MPI
 from .engine.make import plan
+from .engine.redistribution import Redistribution
+from .engine.spec import checked_dtype
+from .engine.use import start_use
 from .errors import ArrayError
 from .layout.arrays import new_array
 from .layout.descriptor import Descriptor
@@ -84,20 +87,34 @@ def convert(
     if adapter is None:
         raise not_taken("like", like)
     comm = communicator_for(adapter, like, comm, array.desc)
-    shape = array.shape[::-1] if transposes(letter_of("op", options.get("op", "N"), OPERATIONS)) else array.shape
-    blueprint = blueprint_for(like, adapter, shape, comm)
+    dtype = options.pop("dtype", None)
+
+    def read_shape() -> tuple[int, ...]:
+        nonlocal dtype
+        dtype = array.dtype if dtype is None else checked_dtype(dtype)
+        is_transposed = transposes(letter_of("op", options.get("op", "N"), OPERATIONS))
+        return array.shape[::-1] if is_transposed else array.shape
+
+    blueprint = blueprint_for(like, adapter, read_shape, comm)
     group = group_of(comm)
     fits = may_keep and list(blueprint.layouts) == [array.desc] and _is_in_order(array.local, blueprint.order)
-    known = group.combine((options.pop("dtype", None) or array.dtype, fits))
+    known = group.combine((dtype, fits))
     dtype = first_known([each for each, _ in known])
     if dtype is None:
         raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
-    if all(fits for _, fits in known):
-        parts = [array.local]
-    else:
-        parts = [new_local(layout, dtype, blueprint.order) for layout in blueprint.layouts]
-        for layout, local in zip(blueprint.layouts, parts, strict=True):
-            plan(array.desc, layout, dtype=dtype, comm=comm, **options)(array.local, local)
+    parts = [array.local]
+    if not all(fits for _, fits in known):
+        is_part = options.get("uplo") is not None
+        parts = [
+            _moved(
+                plan(array.desc, layout, dtype=dtype, comm=comm, **options),
+                array.local,
+                dtype,
+                blueprint.order,
+                is_part,
+            )
+            for layout in blueprint.layouts
+        ]
     result: Any = None
     error: Exception | None = None
     try:
@@ -115,8 +132,16 @@ def _is_in_order(local: Any, order: str) -> bool:
     )
 
 
-def new_local(layout: Layout, dtype: np.dtype[Any], order: str) -> Any:
-    """A new local array of a layout, uninitialized; of tiles a list."""
-    if isinstance(layout, Descriptor):
-        return new_array(layout.local_shape, dtype, order)
-    return [new_array(shape, dtype, order) for shape in layout.local_shapes]
+def _moved(to_layout: Redistribution, local: Any, dtype: np.dtype[Any], order: str, is_part: bool) -> Any:
+    """The result of a plan in a new local array, of tiles in a list; 0 where the plan writes nothing. Collective."""
+    layout, out = to_layout.desc_b, None  # type: Layout, Any
+    try:
+        if isinstance(layout, Descriptor):
+            out = new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
+        else:
+            out = [new_array(shape, dtype, order) for shape in layout.local_shapes]
+    except MemoryError as caught:
+        start_use(to_layout.inside, local, None, error=caught).wait()
+        raise
+    to_layout(local, out)
+    return out

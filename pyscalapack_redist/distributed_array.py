@@ -10,17 +10,17 @@ import importlib
 import os
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import find
-from .adapters.arguments import array_or_layout, to_distributed
+from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
-from .conversion import convert, layout_of
+from .conversion import convert
 from .engine.make import agreed_plan, from_root, gather, plan
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
@@ -341,7 +341,7 @@ def redistribute(
     if like is not None:
         return _redistribute_like(desc_a, desc_b, misplaced, like, comm, dict(zip(OPTION_NAMES, options, strict=True)))
     if desc_b is ...:
-        raise TypeError("redistribute() needs a second layout, or like=, an array that has it")
+        _raise_lacking_layout(desc_a, comm)
     desc_a = array_or_layout("desc_a", desc_a, comm, desc_b)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
@@ -366,7 +366,21 @@ def _redistribute_like(
     array = as_distributed(x, comm)
     if find(like) is not None:
         return convert(array, like, comm, **{name: options[name] for name in OPTION_NAMES if name != "comm"})
-    return redistribute(array, layout_of(like, comm), **options)
+    return redistribute(array, layout_of_argument("like", like, comm, array.desc, required=True), **options)
+
+
+def _raise_lacking_layout(desc_a: object, comm: Any) -> NoReturn:
+    """Raise the error for a call without a second layout; of an array, on all ranks. Collective for arrays."""
+
+    def fail() -> NoReturn:
+        raise TypeError(
+            "redistribute() needs a second layout, or like=, an array that has it, and like = None is no array"
+        )
+
+    if isinstance(desc_a, Distributed) or find(desc_a) is not None:
+        array = as_distributed(desc_a, comm)
+        agreed_layouts("like", fail, communicator_for(None, None, comm, array.desc))
+    fail()
 
 
 def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedArray:

@@ -57,17 +57,26 @@ def view_of(
     return view._replace(layout=layout)
 
 
-def blueprint_for(like: object, adapter: Adapter, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
-    """The blueprint of an array of this shape like another one, with layouts that all ranks know. Collective over `comm`."""
-    if adapter.communicates:
-        agreed_layouts("like", list, comm)
+def blueprint_for(
+    like: object, adapter: Adapter, read_shape: Callable[[], tuple[int, ...]], comm: MPI.Intracomm
+) -> Blueprint:
+    """The blueprint of an array like another one, with layouts that all ranks know. Collective over `comm`.
+
+    An error in reading its shape is one on all ranks.
+    """
     blueprint = Blueprint([], "F", tuple)
+
+    def check_shape() -> Sequence[Layout | None]:
+        read_shape()
+        return []
 
     def make() -> Sequence[Layout | None]:
         nonlocal blueprint
-        blueprint = adapter.make(like, shape, comm)
+        blueprint = adapter.make(like, read_shape(), comm)
         return blueprint.layouts
 
+    if adapter.communicates:
+        agreed_layouts("like", check_shape, comm)
     layouts = agreed_layouts("like", make, comm)
     return blueprint._replace(layouts=layouts)
 
@@ -87,7 +96,7 @@ def communicator_for(adapter: Adapter | None, x: object, comm: Any, other: objec
 
 def not_taken(name: str, x: object) -> ArrayError:
     """The error for an object that no adapter takes."""
-    kind = f"{type(x).__module__}.{type(x).__name__}"
+    kind = f"{type(x).__module__}.{type(x).__name__}".removeprefix("builtins.")
     remedy = "give a DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
     if kind.startswith("scipy.sparse"):
         remedy = "sparse matrices are not taken: make a dense one"
@@ -121,9 +130,10 @@ def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm:
         Vote(failed=group.failure_code(error), call=digest(("layout", name)), source=value, pending=is_unknown),
         error,
         lambda: [
+            Statement("the call", "layout", f"{name} of another library to read"),
             Statement(
                 f"the layout of {name}", value, ", ".join(map(repr, layouts)) or "one that all ranks read together"
-            )
+            ),
         ],
         lambda outcome: bool(outcome.pending),
     )
@@ -157,9 +167,8 @@ def check_writable(name: str, x: object, array: Distributed) -> None:
     """Raise an ArrayError if this rank cannot write the memory of an array."""
     arrays = array.local if isinstance(array.local, list) else [array.local]
     if not all(isinstance(local, np.ndarray) and local.flags.writeable for local in arrays if local is not None):
-        raise ArrayError(
-            f"{name} is a {type(x).__name__} whose memory is read-only: redistribute(x, like=y) makes a new array"
-        )
+        kind = "pair of a layout and a local array" if isinstance(x, tuple) else type(x).__name__
+        raise ArrayError(f"{name} is a {kind} whose memory is read-only: redistribute(x, like=y) makes a new array")
 
 
 def _distributed(view: View) -> Distributed:

@@ -244,7 +244,7 @@ class Spec:
                 self.merged.comm if self.merged is not None else _communicator(desc_a, desc_b, comm, self.error)
             )
             check_alive(self._comm)
-        self.dtype = None if dtype is None else self._check(functools.partial(_checked_dtype, dtype))
+        self.dtype = None if dtype is None else self._check(functools.partial(checked_dtype, dtype))
         if self.merged is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
@@ -482,7 +482,7 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
     )
 
 
-def _checked_dtype(dtype: object) -> np.dtype[Any]:
+def checked_dtype(dtype: object) -> np.dtype[Any]:
     """The dtype, if its elements can be moved."""
     try:
         checked = np.dtype(dtype)  # type: ignore[call-overload]

@@ -51,6 +51,10 @@ def check_conversions(x: Any, local_of: Local, indices_of: Indices, dtype: Any, 
     psr.copy_to(y, x, comm=comm)
     assert np.array_equal(local_of(y), local_of(x))
     if layout.ndim == 2:
+        upper = psr.redistribute(source, like=x, uplo="U")
+        i, j = np.ix_(*indices_of(upper))
+        is_upper = i <= j + max(0, layout.shape[0] - layout.shape[1])
+        assert np.array_equal(local_of(upper), np.where(is_upper, value(i, j).astype(dtype), 0))
         transpose = psr.redistribute(y, blocks_of(layout.shape[::-1], comm), op="T")
         assert np.array_equal(transpose.local, 2 * transpose.desc.from_function(lambda i, j: value(j, i)))
     with tempfile.TemporaryDirectory() as folder:

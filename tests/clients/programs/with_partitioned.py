@@ -147,6 +147,10 @@ def check_errors() -> None:
         psr.as_distributed(Partitions({"shape": (3, 3)}))
     with pytest.raises(psr.DescriptorError, match=re.escape("has no 'start' in partition (0,)")):
         psr.as_distributed(Partitions({"shape": (3,), "partition_tiling": (1,), "partitions": {(0,): {}}}))
+    x = Partitions(partitions_of(whole((6, 4), "d"), [[0, 2, 6], [0, 4]]))
+    for kind, wrong in ((TypeError, {"like": None}), (all_ranks, {"op": "Q"}), (psr.ArrayError, {"dtype": "f44"})):
+        with pytest.raises(kind if RANK == LAST else psr.CollectiveError):
+            psr.redistribute(x, **({"like": x} | (wrong if RANK == LAST else {})))
 
 
 def check_replicas() -> None:
