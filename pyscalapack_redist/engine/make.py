@@ -565,14 +565,15 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
 
 def in_slabs(array: Distributed) -> Distributed:
     """An array of tiles in slabs of the longest dimension; others unchanged. Collective over the communicator of tiles."""
-    tiles = array.desc
-    if isinstance(tiles, Descriptor):
-        return array
+    return array if isinstance(array.desc, Descriptor) else move(array, slabs_of(array.desc))
+
+
+def slabs_of(tiles: Tiles) -> Descriptor:
+    """Slabs of the longest dimension of an array of tiles, on all ranks."""
     comm = communicator_of(tiles)
     longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
     axes = [0 if k == longest else None for k in range(tiles.ndim)]
-    slabs = Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
-    return move(array, slabs)
+    return Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
 
 
 def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:

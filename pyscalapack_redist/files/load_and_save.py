@@ -14,13 +14,13 @@ from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..engine.local_arrays import check_dtype, dtype_digest, make_out
-from ..engine.make import takes_arrays
+from ..engine.make import plan, slabs_of, takes_arrays
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, fit_local_array
-from ..layout.tiles import LayoutArgument, layout_on
+from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from .contents import (
     NOT_READ,
     NOT_WRITTEN,
@@ -154,8 +154,14 @@ def load(
     if isinstance(desc, Distributed):
         if out is not None:
             raise TypeError("load(array, path) reads into the array: use out= with a Descriptor only")
-        where: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
-        load(desc.desc, path, desc.local, dtype=dtype, dataset=dataset, through=through, progress=progress, **where)
+        options: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
+        options |= {"dataset": dataset, "through": through, "progress": progress}
+        if isinstance(desc.desc, Tiles):
+            slabs = slabs_of(desc.desc)
+            local = load(slabs, path, dtype=dtype or desc.dtype, **options)
+            plan(slabs, desc.desc)(local, desc.local)
+        else:
+            load(desc.desc, path, desc.local, dtype=dtype, **options)
         return desc
     desc = layout_on(desc, comm)
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)

@@ -270,6 +270,8 @@ def arrays_of_tiles(folder: Path) -> None:
     gathered(2 * array - array.astype("f4").astype(float) + array.copy() - -array.T.H, 3 * whole, SIZE - 1)
     psr.save(array, folder / "tiles.npy")
     assert same(np.load(folder / "tiles.npy"), whole)
+    loaded = psr.load(psr.DistributedArray(tiles, tiles.zeros()), folder / "tiles.npy")
+    assert all(map(same, loaded.local, array.local))
     x = psr.linalg.solve(array, array)
     assert x.desc == tiles
     assert np.allclose(psr.gather(x, None), np.eye(5), atol=1e-13)
