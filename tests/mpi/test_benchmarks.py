@@ -128,6 +128,31 @@ def test_scripts(script: str, options: str, printed: list[str], tmp_path: Path) 
         assert [row for row in rows if row not in shown] == []
 
 
+def test_table_of_pairs(tmp_path: Path) -> None:
+    """Of results that are there already: the last of each pair, and the most memory on any number of processes."""
+    place = {"environment": "numpy2", "shape": [4104, 8177], "source": "JAX", "target": "dask"}
+    records = [
+        {**place, "processes": 1, "error": "needs 99 MiB", "new": 99 * 2**20},
+        {**place, "processes": 1, "error": None, "new": 3 * 2**20, "copy": 2**20},
+        {**place, "processes": 2, "error": None, "new": -1, "copy": 5 * 2**20},
+        {**place, "processes": 2, "target": "GPAW", "error": "wrong"},
+    ]
+    results, page = tmp_path / "results", tmp_path / "page.md"
+    results.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    page.write_text("before\n\n<!-- pairs -->\n\nold\n\n<!-- end -->\n\nafter\n")
+    command = [sys.executable, BENCHMARKS / "pairs.py", "--ranks", "--results", results, "--page", page]
+    done = subprocess.run(command, env=launch.environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    head, _, *rows = done.stdout.splitlines()
+    cells = {row.split(" | ")[0]: row.strip("| ").split(" | ")[1:] for row in rows}
+    titles = head.strip("| ").split(" | ")[1:]
+    assert {title: text for title, text in zip(titles, cells["| JAX"], strict=True) if text != "–"} == {
+        "dask": "5",
+        "GPAW": "failed",
+    }
+    assert page.read_text() == f"before\n\n<!-- pairs -->\n\n{done.stdout}\n<!-- end -->\n\nafter\n"
+
+
 # -- the suite of the ASPEN paper, which needs no MPI
 
 
