@@ -424,7 +424,7 @@ def distributed_arrays() -> None:
     words = "give the layout to reach in one way: a Descriptor; or block=, grid=; or out="
     for keywords in ({}, {"desc": B, "block": 2}, {"desc": B, "out": y}, {"out": y, "source": 1}):
         fails(D, words, lambda keywords=keywords: x.redistribute(**on_bad(keywords, {"desc": B})))
-    fails(D, "desc = 'B' must be a Descriptor or a D", lambda: x.redistribute(on_bad("B", B)))
+    fails(D, "desc = 'B' must be a Descriptor, Tiles or a D", lambda: x.redistribute(on_bad("B", B)))
     fails(D, r"block\[0\] = 0 must be at least 1", lambda: x.redistribute(block=on_bad(0, 2)))
     fails(D, "op = 'X' must be one of", lambda: x.redistribute(block=2, op=on_bad("X", "T")))
     fails(W, "out is a ndarray: it must be", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
