@@ -139,7 +139,7 @@ def _moved(to_layout: Redistribution, local: Any, dtype: np.dtype[Any], order: s
         if isinstance(layout, Descriptor):
             out = new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
         else:
-            out = [new_array(shape, dtype, order) for shape in layout.local_shapes]
+            out = [new_array(shape, dtype, order, is_part) for shape in layout.local_shapes]
     except MemoryError as caught:
         start_use(to_layout.inside, local, None, error=caught).wait()
         raise

@@ -39,6 +39,8 @@ class DaskArrays(Adapter):
 
     def layout(self, x: Any, comm: MPI.Intracomm) -> Tiles:
         array, owners = x if isinstance(x, tuple) else (x, None)
+        if not array.shape:
+            raise ArrayError("the dask array has no dimensions: only arrays with one or more are distributed")
         if any(map(math.isnan, array.shape)):
             raise ArrayError(
                 f"the dask array has chunks of unknown sizes, {array.chunks}: call x.compute_chunk_sizes()"

@@ -27,11 +27,7 @@ class JaxArrays(Adapter):
 
     def view(self, x: Any, comm: MPI.Intracomm) -> View:
         jax = import_module("jax")
-        if isinstance(x, jax.core.Tracer):
-            raise ArrayError(
-                "the jax.Array is being traced, inside jit or another transformation, and has no elements yet: call this "
-                "outside, on the result"
-            )
+        _check_elements(x)
         if x.is_deleted():
             raise ArrayError("the jax.Array has been deleted or donated: its memory is gone")
         if jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
@@ -47,6 +43,7 @@ class JaxArrays(Adapter):
         return View(layout, [np.asarray(shards[starts].data) for starts in own], x.dtype)
 
     def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
+        _check_elements(like)
         sharding = _fitted(like, shape)
         layouts = _layouts(sharding, shape, comm)
 
@@ -72,6 +69,15 @@ class JaxArrays(Adapter):
         if hasattr(sharding, "mesh"):
             sharding = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
         return _assembled(sharding, values.shape, {(0,) * values.ndim: values}, values.dtype)
+
+
+def _check_elements(x: Any) -> None:
+    """Raise an ArrayError for what stands for an array inside a transformation."""
+    if isinstance(x, import_module("jax").core.Tracer):
+        raise ArrayError(
+            "the jax.Array is being traced, inside jit or another transformation, and has no elements yet: call this "
+            "outside, on the result"
+        )
 
 
 def _layouts(sharding: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> list[Layout]:

@@ -268,10 +268,15 @@ def _local_of(name: str, array: Any, desc: Layout) -> Any:
             if view.layout is not None and view.local is not ...:
                 return _checked_local(name, array, view.layout, view.local, desc)
         except RedistributionError as caught:
+            if not isinstance(desc, Descriptor) or not hasattr(array, "__dlpack__"):
+                raise
             error = caught
-        if error is not None and not hasattr(array, "__dlpack__"):  # an array that can be a local array is taken as one
-            raise error
-    return host_array(name, array) if isinstance(desc, Descriptor) else array
+    try:
+        return host_array(name, array) if isinstance(desc, Descriptor) else array
+    except ArrayError:  # else an array that can be a local array is taken as one
+        if error is not None:
+            raise error from None
+        raise
 
 
 def _checked_local(name: str, array: Any, layout: Any, local: Any, desc: Layout) -> Any:

@@ -111,6 +111,8 @@ def check_errors() -> None:
     kind = OSError if last == RANK else psr.CollectiveError
     with pytest.raises(kind, match=re.escape("no such file")):
         psr.as_distributed((broken, owners))
+    with pytest.raises(psr.ArrayError, match="has no dimensions"):
+        psr.layout_of(dask.array.ones(()))
     with pytest.raises(psr.ArrayError, match=re.escape("x.compute_chunk_sizes()")):
         psr.as_distributed(x[x > 3])
     with pytest.raises(psr.DescriptorError, match=re.escape("owners has shape (2,)")):

@@ -154,6 +154,7 @@ def check_errors() -> None:
     desc = psr.Descriptor(whole.shape, 2, psr.ProcessGrid((SIZE, 1), WORLD))
     blocks = desc, desc.from_function(lambda i, j: 4.0 * i + j)
     raises(lambda: jax.jit(lambda y: psr.linalg.svd(y))(x), "is being traced", "outside")
+    raises(lambda: jax.jit(lambda y: psr.redistribute(x, like=y))(x), "is being traced", "outside")
     raises(lambda: psr.copy_to(blocks, x), "read-only", "redistribute(x, like=y)")
     number = sharded(np.array(1.0), NamedSharding(sharding.mesh, P()))
     raises(lambda: psr.as_distributed(number), "no dimensions")
@@ -169,7 +170,7 @@ def check_errors() -> None:
         raises(lambda: psr.linalg.svd(deleted), "has been deleted")
         other = sharded(whole.T.copy(), NamedSharding(sharding.mesh, P(None, "x")))
         plan = psr.plan(x, desc)
-        raises(lambda: plan(x if WORLD.rank else other), "")
+        raises(lambda: plan(x if WORLD.rank else other), "has the layout", "the plan is for")
         assert np.array_equal(plan(x), blocks[1])
     with jax.enable_x64(False):
         raises(lambda: psr.redistribute(blocks, like=x), "jax_enable_x64")

@@ -96,6 +96,10 @@ def check_moves(kind: type, shape: tuple[int, ...], edges: list[list[int]], dtyp
         assert (part["data"] is None) == (original["data"] is None)
         assert part["data"] is None or np.array_equal(copy["get"](part["data"]), original["data"][0])
 
+    if len(shape) == 2:
+        upper = psr.redistribute(moved, like=x, uplo="U")
+        assert np.array_equal(psr.gather(upper, None), np.triu(expected, min(0, shape[1] - shape[0])))
+
     psr.copy_to(-moved if dtype != "?" else moved, y)
     psr.copy_to(y, x)
     for tile, place in zip(array.local, dictionary["locals"], strict=True):  # the memory of x
