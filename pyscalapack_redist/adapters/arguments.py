@@ -27,12 +27,14 @@ def view_of(
     required: bool = False,
     elements: bool = True,
     writes: bool = False,
+    may_lack_elements: bool = False,
 ) -> View | None:
     """The view of an array of another library, with a layout that all ranks know; None for other objects.
 
     Collective over the communicator of the array if its library has one, else over `comm`, else over that of the layout
     `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects. Without
-    `elements` it has the layout only. With `writes` memory that cannot be written is an error.
+    `elements` it has the layout only. With `writes` memory that cannot be written is an error. So is an object that has no
+    elements, unless it may lack them.
     """
     adapter = find(x)
     if adapter is None and not required:
@@ -47,6 +49,9 @@ def view_of(
         if adapter is None:
             raise not_taken(name, x)
         view = adapter.view(x, comm) if elements else View(adapter.layout(x, comm))
+        if view.local is ... and elements and not may_lack_elements:
+            kind = type(x).__name__
+            raise ArrayError(f"{name} is a {kind}, a layout without elements: give a pair, ({name}, local array)")
         if view.layout is not None and view.local is not ...:
             array = _distributed(view)  # raises for a local array that does not fit
             if writes:
@@ -154,13 +159,7 @@ def to_distributed(
 ) -> Any:
     """A distributed array in the memory of an array of another library; other objects unchanged. Collective, as `view_of`."""
     view = view_of(name, x, comm, other, required and not isinstance(x, Distributed), writes=writes)
-    if view is None:
-        return x
-    if view.local is ...:
-        raise ArrayError(
-            f"{name} is a {type(x).__name__}, a layout without elements: give a pair, ({name}, local array)"
-        )
-    return _distributed(view)
+    return x if view is None else _distributed(view)
 
 
 def check_writable(name: str, x: object, array: Distributed) -> None:
@@ -178,7 +177,7 @@ def _distributed(view: View) -> Distributed:
 
 def array_or_layout(name: str, x: Any, comm: Any = None, other: object = None) -> Any:
     """As `to_distributed`, but the layout of an object without elements. Nine integers in a C structure are a layout."""
-    view = None if isinstance(x, ctypes.Structure) else view_of(name, x, comm, other)
+    view = None if isinstance(x, ctypes.Structure) else view_of(name, x, comm, other, may_lack_elements=True)
     if view is None:
         return x
     return view.layout if view.local is ... else _distributed(view)

@@ -261,8 +261,14 @@ def _local_of(name: str, array: Any, desc: Layout) -> Any:
     if isinstance(array, Distributed):
         return _checked_local(name, array, array.desc, array.local, desc)
     adapter = None if isinstance(array, np.ndarray) else find(array)
-    if adapter is not None and desc.comm is not None:
-        error: RedistributionError | None = None
+    error: RedistributionError | None = None
+    if adapter is not None and adapter.communicates:  # other ranks may not read theirs
+        if not isinstance(array, tuple):
+            raise ArrayError(
+                f"{name} is a {type(array).__name__}, whose layout all ranks read: pass as_distributed of it"
+            )
+        array = array[1]
+    elif adapter is not None and desc.comm is not None:
         try:
             view = adapter.view(array, desc.comm)
             if view.layout is not None and view.local is not ...:

@@ -58,6 +58,8 @@ def check_adapter(shape: tuple[int, ...], dtype: Any, **options: Any) -> None:
     pencil = u.pencil.pencil(0)
     check_conversions((pencil, np.zeros(pencil.subshape, dtype)), lambda pair: pair[1], slices_of, dtype)
     moved = psr.redistribute(u, like=pencil)
+    to_pencil = psr.plan(u, pencil)  # ranks may pass different objects
+    assert np.array_equal(to_pencil(np.asarray(u) if WORLD.Get_rank() else (u.pencil, np.asarray(u))), moved)
     assert isinstance(moved, DistArray)
     assert np.array_equal(moved, u.redistribute(0))
 
@@ -68,6 +70,7 @@ def check_wrong() -> None:
     check_linalg(DistArray((9, 9), [1, 0]))
     check_refused(lambda: psr.as_distributed(u.T if WORLD.Get_rank() == 0 else u), "has shape (9, ")
     check_refused(lambda: psr.as_distributed(u.pencil), "without elements")
+    check_refused(lambda: psr.as_distributed(u if WORLD.Get_rank() else u.pencil), "without elements")
     check_refused(lambda: psr.redistribute(u, like=DistArray((8, 8, 8))), "cannot be like")
     if WORLD.Get_size() > 1:
         check_refused(lambda: psr.as_distributed(u, MPI.COMM_SELF), "does not fit a communicator of 1")
