@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).resolve().parent
 CHECKOUT = FOLDER.parents[1]
-DEFINITIONS = ("drawn.toml", "cython.toml", "repairs.toml")  # in the order of the table
+DEFINITIONS = ("drawn.toml", "cython.toml", "repairs.toml", "adapters.toml")  # in the order of the table
 
 
 class StaleError(Exception):

@@ -291,6 +291,7 @@ def pairs_of_layout_and_array() -> None:
     layout, local = psr.redistribute(a, like=b)
     assert layout is tiles
     assert all(same(tile, whole[window]) for tile, window in zip(local, tiles.windows, strict=True))
+    assert not np.shares_memory(psr.redistribute(a, like=a)[1], a[1])
     psr.copy_to(a, b)
     gathered(psr.as_distributed(b), whole, 0)
     gathered(psr.redistribute(b, desc), whole, 0)
