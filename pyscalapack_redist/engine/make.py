@@ -550,7 +550,8 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
                 return function(*arguments, **keywords)
             if isinstance(first, ctypes.Structure):  # an array of PyScalapack is also nine integers
                 second = arguments[1] if len(arguments) > 1 else keywords.get(names[1], "")
-                if not isinstance(second, str | os.PathLike | int):
+                is_root = second is None and keywords.get("comm") is None  # of all ranks: nine integers need comm
+                if not (is_root or isinstance(second, str | os.PathLike | int)):
                     return function(*arguments, **keywords)
             array = to_distributed("array", first, keywords.get("comm"))
             if not isinstance(array, Distributed):

@@ -53,7 +53,7 @@ class Operands:
         positional = [self._read(name, argument, other) for name, argument in zip(self._names, arguments, strict=False)]
         return positional, {name: self._read(name, argument, other) for name, argument in keywords.items()}
 
-    def _read(self, name: str, argument: Any, other: Any) -> Any:
+    def _read(self, name: str, argument: Any, other: Any, is_factor: bool = False) -> Any:
         if name in ("like", "layout"):
             if name == "like" and argument is not None:
                 self._like = argument
@@ -61,7 +61,7 @@ class Operands:
                     return None
             return layout_of_argument(name, argument, None, other)
         if isinstance(argument, tuple) and find(argument) is None:  # factors with pivots, or whether they are lower
-            return tuple([self._read(name, item, other) for item in argument])
+            return tuple([self._read(name, item, other, True) for item in argument])
         array = to_distributed(name, argument, None, other)
         if not isinstance(array, Distributed):
             return array
@@ -69,7 +69,8 @@ class Operands:
             array = self._in_blocks(array)
         if not isinstance(array, DistributedArray):
             array = DistributedArray._from_result(array.desc, array.local, array.dtype)
-        self._operands.append(Operand(argument, array))
+        if array is not argument or not is_factor:  # factors of lu_factor are of no kind
+            self._operands.append(Operand(argument, array))
         return array
 
     def _in_blocks(self, array: Distributed) -> Distributed:

@@ -137,7 +137,9 @@ def check_linalg() -> None:
         c = psr.linalg.cholesky(y, lower=True)
         assert np.allclose(psr.gather(c, None) @ psr.gather(c, None).T, definite, atol=1e-9)
         assert np.allclose(definite @ psr.gather(psr.linalg.cho_solve((c, True), rows), None), b, atol=1e-9)
-        assert np.allclose(a @ psr.gather(psr.linalg.lu_solve(psr.linalg.lu_factor(x), rows), None), b, atol=1e-8)
+        solution = psr.linalg.lu_solve(psr.linalg.lu_factor(x), rows)
+        assert solution.sharding == rows.sharding
+        assert np.allclose(a @ psr.gather(solution, None), b, atol=1e-8)
         blocks = psr.Descriptor((n, n), 16, psr.ProcessGrid((1, SIZE), WORLD))
         inverse = psr.linalg.inv(y, like=blocks)
         assert isinstance(inverse, psr.DistributedArray)

@@ -65,6 +65,7 @@ def check_arrays(sca: Any, dtype: str, order: bytes) -> None:
         assert array.desc == psr.layout_of(a) == psr.Descriptor.from_array(a, WORLD)
         assert array.dtype == a.data.dtype
         assert not here or array.local is a.data
+        assert np.array_equal(psr.gather(a, None), whole)
         by_rows = psr.Descriptor((17, 11), (None, None), psr.ProcessGrid((SIZE, 1), WORLD))
         rows = array.redistribute(by_rows)
         assert np.array_equal(rows.local, by_rows.from_function(lambda i, j: whole[i, j], dtype))
