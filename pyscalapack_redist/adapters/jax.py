@@ -123,7 +123,8 @@ def _ranks_of_processes(comm: MPI.Intracomm) -> dict[int, int]:
     if own != MPI.COMM_WORLD.Get_rank() or list(world) != sorted(world):
         raise DescriptorError(
             f"this is process {own} of JAX and rank {MPI.COMM_WORLD.Get_rank()} of COMM_WORLD, and comm has its ranks "
-            f"{list(world)}: the processes must be in one order; {START} takes the ranks of COMM_WORLD"
+            f"{list(world)}: the processes must be in one order: give comm= with the ranks in the order of COMM_WORLD, which "
+            f"{START} takes"
         )
     return {process: rank for rank, process in enumerate(world)}
 

@@ -90,7 +90,9 @@ class Operands:
         if self._routine in FACTORS or not self._operands:
             return result
         if isinstance(result, tuple):
-            items = [self.converted(item) for item in result]
+            items = list(result)
+            for k in sorted(range(len(items)), key=lambda k: isinstance(items[k], np.ndarray)):  # collective ones first
+                items[k] = self.converted(items[k])
             return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
         first = self._operands[0].given
         if isinstance(result, np.ndarray):

@@ -174,6 +174,9 @@ def check_errors() -> None:
         plan = psr.plan(x, desc)
         raises(lambda: plan(x if WORLD.rank else other), "has the layout", "the plan is for")
         assert np.array_equal(plan(x), blocks[1])
+    square = sharded(np.eye(DEVICES), sharding)
+    with jax.enable_x64(WORLD.rank > 0):
+        raises(lambda: psr.linalg.eigh(square), "jax_enable_x64")
     with jax.enable_x64(False):
         raises(lambda: psr.redistribute(blocks, like=x), "jax_enable_x64")
     check(psr.redistribute(blocks, like=x), whole, sharding)
