@@ -13,7 +13,6 @@ import numpy as np
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError
 from ..layout.arrays import host_array
-from ..layout.axis import balanced
 from ..layout.tiles import Tiles
 from .adapter import Adapter, Blueprint, View
 
@@ -33,7 +32,8 @@ class PartitionedArrays(Adapter):
 
     The location of a partition is its rank in COMM_WORLD. If there are several, the data of the first is taken, and is not
     written. The data of own partitions is what `get` makes of it: an array in host memory. A new array, `Partitioned`, has the
-    partitions of another one of its shape; else as many, of sizes that differ by one at most, on the same ranks.
+    partitions of another one of its shape; else as many, of sizes that differ by one at most, on the same ranks, and of
+    another number of dimensions along the first.
     """
 
     def takes(self, x: Any) -> bool:
@@ -56,10 +56,11 @@ class PartitionedArrays(Adapter):
     def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
         layout = self.layout(like, comm)
         if shape != layout.shape:
+            owners = layout.owners
             if len(shape) != layout.ndim:
-                raise DescriptorError(f"like has partitions of {layout.ndim} dimensions: the array has shape {shape}")
-            cuts = [balanced(n, parts).sizes for n, parts in zip(shape, layout.owners.shape, strict=True)]
-            layout = Tiles.from_edges([[0, *np.cumsum(sizes)] for sizes in cuts], layout.owners, comm)
+                owners = owners.reshape(-1, *(1,) * (len(shape) - 1))
+            edges = [-(-np.arange(parts + 1) * n // parts) for n, parts in zip(shape, owners.shape, strict=True)]
+            layout = Tiles.from_edges(edges, owners, comm)
 
         def build(local: Any) -> Any:
             data = dict(zip(layout.own_places, local, strict=True))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..adapters.adapter import find
 from ..adapters.arguments import communicator_for, layout_of_argument, to_distributed
+from ..adapters.pairs import Pairs
 from ..conversion import convert
 from ..distributed_array import DistributedArray
 from ..engine.make import in_slabs, move
@@ -100,7 +101,14 @@ class Operands:
             return result if adapter is None else adapter.replicated(first, result)
         if not isinstance(result, Distributed):
             return result
-        like = self._like if self._like is not None else self._model(result)
+        like = self._like
+        if like is None:
+            model = self._model(result)
+            like = model.given
+            if (
+                isinstance(find(like), Pairs) and model.array.shape != result.shape
+            ):  # a pair has no layout for other shapes
+                return result.desc, result.local
         adapter = find(like)
         if adapter is not None:
             return convert(result, like, communicator_for(adapter, like, None, result.desc), may_keep=True)
@@ -109,14 +117,14 @@ class Operands:
             return move(result, layout)
         return result
 
-    def _model(self, result: Distributed) -> Any:
+    def _model(self, result: Distributed) -> Operand:
         """The operand of the first one's kind that has the layout of a result, or its shape, or as many dimensions."""
         adapter = find(self._operands[0].given)
         operands = [operand for operand in self._operands if find(operand.given) is adapter]
         exact = [each for each in operands if each.array.desc == result.desc]
         alike = [each for each in operands if each.array.shape == result.shape]
         of_dimension = [each for each in operands if each.array.ndim == result.ndim]
-        return (exact or alike or of_dimension or operands)[0].given
+        return (exact or alike or of_dimension or operands)[0]
 
 
 def _is_of_tiles(argument: Any) -> bool:

@@ -115,6 +115,10 @@ def check_other_shape() -> None:
     starts = {place: part["start"] for place, part in y.__partitioned__["partitions"].items()}
     assert starts == {(i, j): ((0, 2, 4)[i], (0, 2)[j]) for i in range(3) for j in range(2)}
     assert np.array_equal(psr.redistribute(y, by_rows).local, array.local)
+    for shape in ((2, 1), (4,), (3, 0, 2)):  # fewer elements than partitions, other dimensions
+        grid = psr.ProcessGrid((SIZE,) + (1,) * (len(shape) - 1), WORLD)
+        few = psr.DistributedArray.from_function(psr.Descriptor(shape, 1, grid), lambda *index: 1.0 + sum(index))
+        assert np.array_equal(psr.gather(psr.redistribute(few, like=x), None), psr.gather(few, None))
 
 
 def check_communicator() -> None:

@@ -296,6 +296,10 @@ def pairs_of_layout_and_array() -> None:
     gathered(psr.as_distributed(b), whole, 0)
     gathered(psr.redistribute(b, desc), whole, 0)
     assert same(psr.plan(a, desc)(a), a[1])
+    for pair in (a, b):  # the result of another shape is a pair as well
+        u, values, vh = psr.linalg.svd(pair, full_matrices=False)
+        assert u[0] is pair[0]
+        assert np.allclose(psr.gather(u, None) * values @ psr.gather(vh, None), whole, atol=1e-12)
     grid = psr.ProcessGrid((1, max(1, SIZE - 1)), WORLD)
     inside = grid.coords is not None
     nine = [1, grid.make_context() if inside else -1, 7, 5, 3, 2, 0, 0, 7]
