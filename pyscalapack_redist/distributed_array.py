@@ -410,7 +410,7 @@ def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedA
         That is so on another rank, or ranks have different layouts.
     """
     array = to_distributed("x", x, comm, required=True)
-    if isinstance(array, DistributedArray):
+    if isinstance(array, DistributedArray) and comm is None:
         return array
     desc = array.desc if comm is None else array.desc.on(comm)
     return DistributedArray._from_result(desc, array.local, array.dtype)

@@ -319,7 +319,10 @@ def save(
         else:
             part.check(name)
         checked_chunking = chunking.checked(name, desc.shape, window is None)
-        return name, _local_array("local", local, desc), checked_chunking
+        own = _local_array("local", local, desc)
+        if own is not None:
+            check_named(name, own.dtype)
+        return name, own, checked_chunking
 
     checked, error = outcome_of(check)
     name, local, chunking = checked or ("", None, chunking)
@@ -480,6 +483,15 @@ def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | N
         if name == "out" and not local.flags.writeable:
             raise ArrayError("out is read-only: give an array that can be written")
     return local
+
+
+def check_named(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise an ArrayError for elements, such as bfloat16, that a file with a header has no name for."""
+    has_name = dtype.names is not None or dtype.subdtype is not None or np.dtype(dtype.str) == dtype
+    if not has_name and (is_npy(name) or is_hdf5(name) or is_zarr(name)):
+        raise ArrayError(
+            f"local has dtype {dtype}, which {name} cannot name: save local.view(numpy.int{8 * dtype.itemsize})"
+        )
 
 
 def _wanted_dtype(out: object, dtype: DTypeLike | None) -> np.dtype[Any] | None:

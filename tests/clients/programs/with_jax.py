@@ -131,6 +131,10 @@ def check_linalg() -> None:
             solution = psr.linalg.solve(x, sides)
             assert solution.sharding == sides.sharding
             assert np.allclose(a @ psr.gather(solution, None), b[:, 0] if sides.ndim == 1 else b, atol=1e-8)
+        q, r = psr.linalg.qr(rows)
+        assert q.sharding == rows.sharding
+        assert r.is_fully_replicated or 3 % DEVICES == 0  # a size that does not divide
+        assert np.allclose(psr.gather(q, None) @ psr.gather(r, None), b, atol=1e-12)
         u, s, vh = psr.linalg.svd(x)
         assert u.sharding == on
         assert np.allclose(psr.gather(u, None) * np.asarray(s) @ psr.gather(vh, None), a, atol=1e-9)
@@ -161,6 +165,8 @@ def check_errors() -> None:
     number = sharded(np.array(1.0), NamedSharding(sharding.mesh, P()))
     raises(lambda: psr.as_distributed(number), "no dimensions")
     raises(lambda: psr.as_distributed(jax.random.key(0)), "key_data")
+    halves = sharded(numbers((DEVICES, 3), jax.numpy.bfloat16), sharding)
+    raises(lambda: psr.save(halves, "nothing.npy"), "has dtype bfloat16", "local.view(numpy.int16)")
     if SIZE > 1:
         raises(lambda: psr.as_distributed(jax.numpy.ones((3, 3))), "the layout of x must be the same on every rank")
         raises(lambda: psr.as_distributed(x, MPI.COMM_SELF), "which are not in comm")
