@@ -103,6 +103,7 @@ ADAPTERS = {
     "scalapack4py": "scalapack4py:NPScalArrays",
 }
 PARTITIONED = "__partitioned__"
+OWN_TYPES = frozenset({np.ndarray, type(None), Descriptor, Tiles, int, str, bool})  # common, and no arrays of other libraries
 
 
 @functools.cache
@@ -141,7 +142,7 @@ def find(x: object) -> Adapter | None:
 
     Of a pair of a layout and a local array, the layout's library is asked first.
     """
-    if type(x) is np.ndarray or x is None:
+    if type(x) in OWN_TYPES or isinstance(x, Distributed):
         return None
     is_pair = isinstance(x, tuple) and len(x) == 2
     adapter = _of_type(type(x[0] if is_pair else x))  # type: ignore[index, arg-type]
