@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.mpi import MPI
+from ..comm.mpi import MPI, mpi_files
+from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.tiles import Layout, Tiles
@@ -90,6 +91,17 @@ class Adapter(ABC):
         """Tell the library that the memory of an array has been written. All ranks call it."""
 
 
+@functools.cache
+def check_one_mpi(library: str) -> None:
+    """Raise an ArrayError if two MPI libraries are in this process: the communicators of one mean nothing to the other."""
+    files = mpi_files()
+    if len(files) > 1:
+        raise ArrayError(
+            f"{library} and mpi4py must use one MPI, but {' and '.join(files)} are in this process: install {library} for the "
+            "MPI of mpi4py, or the other way round"
+        )
+
+
 # The adapter, MODULE:CLASS, for the top-level modules in which types are defined.
 ADAPTERS = {
     "PyScalapack": "scalapack4py:PyScalapackArrays",
@@ -103,7 +115,9 @@ ADAPTERS = {
     "scalapack4py": "scalapack4py:NPScalArrays",
 }
 PARTITIONED = "__partitioned__"
-OWN_TYPES = frozenset({np.ndarray, type(None), Descriptor, Tiles, int, str, bool})  # common, and no arrays of other libraries
+OWN_TYPES = frozenset(
+    {np.ndarray, type(None), Descriptor, Tiles, int, str, bool}
+)  # common, and no arrays of other libraries
 
 
 @functools.cache

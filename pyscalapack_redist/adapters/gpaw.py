@@ -8,7 +8,7 @@ from typing import Any
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.tiles import Layout, read_layout
-from .adapter import Adapter, Blueprint, View
+from .adapter import Adapter, Blueprint, View, check_one_mpi
 
 
 class GPAWMatrices(Adapter):
@@ -19,6 +19,7 @@ class GPAWMatrices(Adapter):
         return isinstance(x, kind) or (isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], kind))
 
     def view(self, x: Any, comm: MPI.Intracomm) -> View:
+        check_one_mpi("GPAW")
         descriptor, local = x if isinstance(x, tuple) else (x, ...)
         return View(_layout(descriptor, comm), local)
 

@@ -15,7 +15,7 @@ from ..errors import ArrayError
 from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid, same_ranks
-from .adapter import Adapter, Blueprint, View
+from .adapter import Adapter, Blueprint, View, check_one_mpi
 
 DENSE, SCALAPACK = ("seqdense", "mpidense"), "scalapack"
 VECTORS = ("seq", "mpi", "shared")
@@ -37,6 +37,7 @@ class PetscObjects(Adapter):
     def communicator(self, x: Any) -> MPI.Intracomm | None:
         if not x:
             return None
+        check_one_mpi("petsc4py")
         reference = x.getComm().duplicate()
         comm = reference.tompi4py()
         for predefined in (MPI.COMM_WORLD, MPI.COMM_SELF):

@@ -19,6 +19,7 @@ import numpy as np
 from .. import __version__, blacs
 from ..blacs import library as kernels
 from ..blacs.library import file_of
+from ..comm.mpi import mpi_files
 from ..comm.node import usable_cores
 from ..errors import LibraryError, RedistributionError
 from ..exchanges.exchange import VARIABLE, read_thread_count
@@ -29,7 +30,6 @@ START_SECONDS = 60
 MOST_LINES = 8  # of the output of an MPI that does not start
 # variables that mpiexec, srun and other launchers set
 LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PALS_RANKID", "SLURM_STEP_ID")
-MPI_FILE = re.compile(r"/lib(mpi|mpich|mpi_abi)\.so[.\d]*$")
 
 
 def describe() -> Iterator[tuple[str, list[str]]]:
@@ -65,12 +65,7 @@ def mpi_path() -> str | None:
     """The file of the MPI library that this process runs on. Imports mpi4py.MPI."""
     from mpi4py import MPI  # noqa: F401
 
-    try:
-        with open("/proc/self/maps") as maps:
-            files = [line.split(maxsplit=5)[-1].strip() for line in maps]
-    except OSError:
-        return None
-    return next(filter(MPI_FILE.search, files), None)
+    return next(iter(mpi_files()), None)
 
 
 def missing_extras(names: tuple[str, ...]) -> list[str]:

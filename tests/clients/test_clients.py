@@ -87,6 +87,12 @@ def test_package(package: str, ranks: int) -> None:
 
 
 @pytest.mark.long
+def test_two_mpi_libraries() -> None:
+    environment = packages.environment("petsc4py")
+    assert launch.run(PROGRAMS / "with_two_mpis.py", 2, env=environment, alone=True).stdout == "OK\n"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_partitions(ranks: int) -> None:
     assert launch.run(PROGRAMS / "with_partitioned.py", ranks).stdout == "OK\n"
