@@ -300,6 +300,11 @@ def pairs_of_layout_and_array() -> None:
         u, values, vh = psr.linalg.svd(pair, full_matrices=False)
         assert u[0] is pair[0]
         assert np.allclose(psr.gather(u, None) * values @ psr.gather(vh, None), whole, atol=1e-12)
+    square = psr.Descriptor((2 * SIZE - 1,) * 2, 2, desc.grid)  # the last rank's row is contiguous in both orders
+    by_rows = np.ascontiguousarray(square.from_function(lambda i, j: 1.0 + 9 * (i == j)))
+    inverse = psr.linalg.inv((square, by_rows))
+    identity = psr.gather(inverse, None) @ psr.gather(square, by_rows, None)
+    assert np.allclose(identity, np.eye(2 * SIZE - 1), atol=1e-13)
     grid = psr.ProcessGrid((1, max(1, SIZE - 1)), WORLD)
     inside = grid.coords is not None
     nine = [1, grid.make_context() if inside else -1, 7, 5, 3, 2, 0, 0, 7]
