@@ -118,7 +118,7 @@ def convert(
     result: Any = None
     error: Exception | None = None
     try:
-        result = blueprint.build(*parts)
+        result = blueprint.build(*parts, dtype=dtype)
     except Exception as caught:
         error = caught
     group.combine(error=error)

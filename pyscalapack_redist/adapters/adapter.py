@@ -47,7 +47,8 @@ class Blueprint(NamedTuple):
         Order of elements in the local arrays.
     build : callable
         Makes the object of the local arrays of this rank: one argument for each layout, an array, or a list of arrays for
-        `Tiles`. The object may keep their memory. On a rank outside a grid the array is empty, and has the dtype.
+        `Tiles`, and the keyword `dtype`, equal on all ranks. The object may keep their memory. On a rank outside a grid the
+        array is empty.
     """
 
     layouts: Sequence[Any]

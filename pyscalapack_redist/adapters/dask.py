@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.group import first_known
-from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import ArrayError
 from ..layout.axis import balanced
@@ -71,8 +69,7 @@ class DaskArrays(Adapter):
             rows = tuple(balanced(shape[0], parts).sizes.tolist())
             layout = _tiles((rows, *[(n,) for n in shape[1:]]), None, comm)
 
-        def build(local: Any) -> Any:
-            dtype = group_of(comm).combine(local[0].dtype if local else None, first_known)
+        def build(local: Any, dtype: np.dtype[Any]) -> Any:
             array = _new_array(layout, local, dtype)
             return (array, layout.owners) if is_pair else array
 

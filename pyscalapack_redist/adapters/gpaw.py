@@ -32,7 +32,7 @@ class GPAWMatrices(Adapter):
         if shape != descriptor.gshape:
             blocks_and_source = descriptor.mb, descriptor.nb, descriptor.rsrc, descriptor.csrc
             descriptor = descriptor.blacsgrid.new_descriptor(*shape, *blocks_and_source)
-        return Blueprint([_layout(descriptor, comm)], "C", lambda local: (descriptor, local))
+        return Blueprint([_layout(descriptor, comm)], "C", lambda local, dtype: (descriptor, local))
 
 
 def _layout(descriptor: Any, comm: MPI.Intracomm) -> Layout | None:

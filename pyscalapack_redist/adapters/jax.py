@@ -47,7 +47,7 @@ class JaxArrays(Adapter):
         sharding = _fitted(like, shape)
         layouts = _layouts(sharding, shape, comm)
 
-        def build(*locals: Any) -> Any:
+        def build(*locals: Any, dtype: np.dtype[Any]) -> Any:
             boxes: dict[tuple[int, ...], NDArray[Any]] = {}
             for layout, local in zip(layouts, locals, strict=True):
                 if not isinstance(layout, Descriptor):
@@ -57,10 +57,7 @@ class JaxArrays(Adapter):
                     boxes[tuple(int(layout.global_indices(k)[0]) if n else 0 for k, n in enumerate(local.shape))] = (
                         local
                     )
-            dtype = next(
-                (array.dtype for local in locals for array in (local if isinstance(local, list) else [local])), None
-            )
-            return _assembled(sharding, shape, boxes, dtype or like.dtype)
+            return _assembled(sharding, shape, boxes, dtype)
 
         return Blueprint(layouts, "C", build)
 

@@ -43,7 +43,7 @@ class Pencils(Adapter):
         grid, kind = _grid(pencil, comm), _type("distarray.DistArray")
         if len(shape) == 1:
             whole = _layout(shape, ProcessGrid((comm.Get_size(),), comm), 0, True)
-            return Blueprint([whole], "C", lambda local: kind(shape, dtype=local.dtype, buffer=local))
+            return Blueprint([whole], "C", lambda local, dtype: kind(shape, dtype=dtype, buffer=local))
         if pencil is None or len(shape) != rank + grid.ndim or any(np.less(shape[rank:], grid.shape)):
             raise DescriptorError(
                 f"an array of shape {shape} cannot be like an array of mpi4py-fft on a grid of {grid.shape} processes"
@@ -51,7 +51,7 @@ class Pencils(Adapter):
                 "along each of them; redistribute to a Descriptor"
             )
 
-        def build(local: NDArray[Any]) -> Any:
+        def build(local: NDArray[Any], dtype: np.dtype[Any]) -> Any:
             if isinstance(like, tuple):
                 return type(pencil)(pencil.subcomm, shape, pencil.axis), local
             return kind(shape, pencil.subcomm, dtype=local.dtype, buffer=local, alignment=pencil.axis, rank=rank)

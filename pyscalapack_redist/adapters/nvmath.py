@@ -50,7 +50,9 @@ class NvmathDistributions(Adapter):
         by_columns = hasattr(distribution, "block_sizes")  # as cuBLASMp has it, and cuFFTMp not
         if isinstance(companion, np.ndarray):
             by_columns = companion.flags.f_contiguous and (by_columns or not companion.flags.c_contiguous)
-        return Blueprint([layout], "F" if by_columns else "C", lambda local: (_for_shape(distribution, shape), local))
+        return Blueprint(
+            [layout], "F" if by_columns else "C", lambda local, dtype: (_for_shape(distribution, shape), local)
+        )
 
 
 def _pair(x: Any) -> tuple[Any, Any]:

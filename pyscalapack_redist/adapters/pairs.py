@@ -30,4 +30,4 @@ class Pairs(Adapter):
         if layout is not None and layout.shape != shape:
             raise DescriptorError(f"like has the layout {layout!r}: it must be that of an array of shape {shape}")
         by_rows = isinstance(local, np.ndarray) and local.flags.c_contiguous and not local.flags.f_contiguous
-        return Blueprint([layout], "C" if by_rows else "F", lambda array: (like[0], array))
+        return Blueprint([layout], "C" if by_rows else "F", lambda array, dtype: (like[0], array))

@@ -62,7 +62,7 @@ class PartitionedArrays(Adapter):
             edges = [-(-np.arange(parts + 1) * n // parts) for n, parts in zip(shape, owners.shape, strict=True)]
             layout = Tiles.from_edges(edges, owners, comm)
 
-        def build(local: Any) -> Any:
+        def build(local: Any, dtype: np.dtype[Any]) -> Any:
             data = dict(zip(layout.own_places, local, strict=True))
             partitions = {}
             for place, rank in np.ndenumerate(layout.on(MPI.COMM_WORLD).owners):

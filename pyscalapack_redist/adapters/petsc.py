@@ -77,7 +77,7 @@ class PetscObjects(Adapter):
         edges = [_edges(n, each, comm, is_scalapack) for n, each in zip(shape, (ranges, ranges[::-1]), strict=False)]
         sizes = [(int(np.diff(each)[comm.Get_rank()]), int(each[-1])) for each in edges]
 
-        def build(local: NDArray[Any]) -> Any:
+        def build(local: NDArray[Any], dtype: np.dtype[Any]) -> Any:
             if local.dtype != petsc.ScalarType:
                 raise ArrayError(
                     f"the elements of PETSc are {np.dtype(petsc.ScalarType)} here, not {local.dtype}: convert the array with "

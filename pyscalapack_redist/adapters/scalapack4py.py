@@ -52,7 +52,7 @@ class NPScalArrays(Adapter):
             raise DescriptorError("CTXT = -1 in the NPScal: a rank outside its grid cannot make one")
         mb, nb = desc.block
 
-        def build(local: Any) -> Any:
+        def build(local: Any, dtype: Any) -> Any:
             array = import_module("scalapack4py.npscal").NPScal(
                 loc_array=local.T if is_transposed else local, grid=like.grid, lib=like.sl, gl_m=rows, gl_n=columns, dmb=mb,
                 dnb=nb, drsrc=nine.rsrc, dcsrc=nine.csrc
@@ -83,8 +83,8 @@ class PyScalapackArrays(Adapter):
             raise ArrayError(f"an array of shape {shape} is no Array of PyScalapack, which is a matrix")
         desc = _layout(like, shape, (like.mb, like.nb), comm)
 
-        def build(local: Any) -> Any:
-            elements = {"dtype": local.dtype} if desc is None else {"data": local}
+        def build(local: Any, dtype: Any) -> Any:
+            elements = {"dtype": dtype} if desc is None else {"data": local}
             return like.context.array(*shape, like.mb, like.nb, **elements)
 
         return Blueprint([desc], "F" if like.context.layout.value == b"C" else "C", build)

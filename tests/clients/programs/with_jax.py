@@ -110,6 +110,11 @@ def check_memory() -> None:
     check(psr.redistribute(x, like=there), whole, single)
     assert np.array_equal(psr.gather(psr.redistribute(x, like=there), None), whole)
     assert np.array_equal(psr.gather(x, None), whole)
+    first = NamedSharding(Mesh(np.array(jax.local_devices(process_index=0)), ["x"]), P("x"))  # other ranks have no part
+    arrays = [jax.device_put(np.zeros((2, 4), "f4"), device) for device in first.addressable_devices]
+    narrow = jax.make_array_from_single_device_arrays((2 * first.num_devices, 4), first, arrays, dtype=np.dtype("f4"))
+    rows = psr.Descriptor(narrow.shape, 2, psr.ProcessGrid((SIZE, 1), WORLD))
+    check(psr.redistribute((rows, rows.from_function(lambda i, j: 4.0 * i + j)), like=narrow), numbers(narrow.shape), first)
 
 
 def check_linalg() -> None:
