@@ -377,6 +377,7 @@ class Group:
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
         self.calls_without_vote, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
+        self._series_drawn = 0
         self._closed = False
         self._notices = channel.tags - 1  # notices and votes have the last tags
         self._most_series = channel.tags // 8  # each has two tags
@@ -402,11 +403,19 @@ class Group:
         """The number of calls that these ranks have started, the same on all of them."""
         return self.tickets.drawn + self.calls_without_vote
 
-    def new_series(self, targets: Sequence[int], sources: Sequence[int]) -> Series | None:
-        """Make a series of calls; None if no tag is left. Collective over the group."""
-        if len(self.series) == self._most_series:
+    def draw_series_number(self) -> int:
+        """Draw the number of the series that a first call may begin, with its ticket, whether that call is refused or not.
+
+        All ranks start the same first calls in the same order, so they draw the same numbers; none is drawn twice.
+        """
+        self._series_drawn += 1
+        return self._series_drawn - 1
+
+    def new_series(self, number: int, targets: Sequence[int], sources: Sequence[int]) -> Series | None:
+        """Make the series with a number that was drawn; None if that has no tags. All ranks of the group make it."""
+        if number >= self._most_series:
             return None
-        tag = self._notices - 3 - 2 * len(self.series)
+        tag = self._notices - 3 - 2 * number
         series = self.series[tag] = Series(self, tag, targets, sources)
         return series
 
@@ -422,7 +431,8 @@ class Group:
     def settle_series(self) -> bool:
         """Make progress on series that end; True when all have ended."""
         for settling in list(self.settling):
-            settling.advance()
+            if settling.advance():
+                progress.tasks_in_flight().pop(settling, None)
         return not self.settling
 
     def check_usable(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from . import progress
 from .channel import Channel, Request
 from .vote import LogSteps
 
@@ -125,14 +126,15 @@ class Series:
         """End the series on this rank because rank `culprit` has failed. No rank waits for that."""
         if self.culprit is None:
             self.culprit = culprit
-            self.group.settling[Settling(self)] = None
+            settling = Settling(self)
+            self.group.settling[settling] = progress.tasks_in_flight()[settling] = None
 
 
 class Settling:
     """The end of a series on this rank: it notifies its targets, votes, and receives the remaining messages.
 
-    It makes progress while this rank waits in the group, and completes at the latest when the communicator is freed. When all
-    ranks have completed it, no message of the series is in flight.
+    It is a `Task` of the thread that ends the series, so it makes progress whenever that waits for anything, and completes at
+    the latest when the communicator is freed. When all ranks have completed it, no message of the series is in flight.
     """
 
     def __init__(self, series: Series) -> None:
@@ -145,18 +147,18 @@ class Settling:
         self._receives: dict[int, tuple[Any, Request]] = {}
         self._has_voted = False
 
-    def advance(self) -> None:
-        """Make progress, until all sends, receives and votes of this rank are complete."""
+    def advance(self, block: bool = False) -> bool:
+        """Make progress; True when all sends, receives and votes of this rank are complete. Never raises."""
         group = self._series.group
-        if not group.lock.acquire(False):
-            return
-        try:
-            if group.abort_reason is not None or self._try_to_end():
-                group.settling.pop(self, None)
-        except BaseException as caught:
-            group.abort(f"{type(caught).__name__}: {caught}")
-        finally:
-            group.lock.release()
+        if self in group.settling and group.lock.acquire(False):
+            try:
+                if group.abort_reason is not None or self._try_to_end():
+                    group.settling.pop(self, None)
+            except BaseException as caught:
+                group.abort(f"{type(caught).__name__}: {caught}")
+            finally:
+                group.lock.release()
+        return self not in group.settling
 
     def _try_to_end(self) -> bool:
         series = self._series

@@ -36,6 +36,12 @@ class Terms:
         self.series: Series | None = None
         self.refusal: str | None = None
         self._first: Transfer[Any] | None = None
+        self._series_number = 0
+
+    def draw(self, group: Group) -> None:
+        """Draw what all ranks number alike for a call that may be the first one. Called as that draws its ticket."""
+        if not self.is_bound:
+            self._series_number = group.draw_series_number()
 
     def note_start(self, transfer: Transfer[Any]) -> None:
         """Note a call that may be the first one."""
@@ -56,7 +62,7 @@ class Terms:
     def begin_series(self, group: Group, exchange: Exchange) -> None:
         """Begin a series without votes, with the messages of this exchange."""
         sends, receives = ([message.peer for message in messages] for messages in (exchange.sends, exchange.receives))
-        self.series = group.new_series(sends, receives)
+        self.series = group.new_series(self._series_number, sends, receives)
 
     def check(self, factors: Factors) -> None:
         """Check that these are the bound factors.

@@ -440,6 +440,7 @@ def start_use(
             error = _wait_for_terms(plan, terms, held.deliver_interrupts, error)
             if plan.series is not None:
                 terms.check_usable()
+            terms.draw(group)
         ticket = group.draw_ticket() if plan.series is None else 0
         use = Use(plan, ticket, spent, measured)
         use._inputs, use.error = inputs, error
@@ -454,19 +455,27 @@ def start_use(
 def _wait_for_terms(
     plan: Plan, terms: Terms, deliver_interrupts: Callable[[], None], error: BaseException | None
 ) -> BaseException | None:
-    """Wait until the plan's first call is settled, so that all ranks vote or none; return the error or an interrupt."""
+    """Wait until the plan's first call is settled, so that all ranks vote or none; return the error or an interrupt.
+
+    After a second interrupt this rank takes no part in what the other ranks call, so it aborts the group.
+    """
+    group, is_interrupted = plan.group, False
+    assert group is not None
 
     def check_peers() -> None:
-        if plan.group is not None:
-            plan.group.check_peers(plan)
-        if error is None:
-            deliver_interrupts()
+        group.check_peers(plan)
+        deliver_interrupts()
 
     while not terms.is_settled():
         try:
             wait_until(terms.is_settled, check_peers)
-        except BaseException as caught:
+        except CollectiveError as caught:  # the group has been aborted, which settles the call
             error = error or caught
+        except BaseException as caught:
+            if is_interrupted:
+                group.abort(describe_error(caught))
+                raise
+            error, is_interrupted = error or caught, True
     return error
 
 

@@ -172,38 +172,50 @@ def once_agreed(rank: Rank) -> None:
 
 
 def bound_by_the_first(world: EngineWorld) -> None:
-    """Until a call is good they all fail alike. Later a rank with an error fails in that call, and the others at most so many
-    calls later; then none is good any more. Nothing is left over.
+    """Until a call of a plan is good they all fail alike. Later a rank with an error fails in that call, and the others at most
+    so many calls of the plan later; then none is good any more. Nothing is left over.
     """
     world.returned()
+    reasons = {plan.inside.group.abort_reason for rank in world.ranks for plan in rank.plans.values()} - {None}
+    if reasons:  # a rank that is interrupted twice before its call begins leaves the others alone
+        assert len(set(world.interrupted)) < len(world.interrupted), reasons
+        assert any("KeyboardInterrupt" in str(reason) for reason in reasons), reasons
+        after_abort(world)
+        return
     assert not world.unreceived(), world.unreceived()
     assert not world.never_freed, f"never freed by {world.never_freed}"
-    numbers = range(len(world.script))
-    became = [[_settled(world.ranks[rank].did[number]) for number in numbers] for rank in range(len(world.ranks))]
-    by_step = list(zip(*became, strict=True))
-    if any(set(outcomes) == {"unknown"} for outcomes in by_step):
+    for name in dict.fromkeys(step.plan for step in world.script):
+        _bound_by_its_first(world, name)
+
+
+def _bound_by_its_first(world: EngineWorld, name: str) -> None:
+    """The same for one of the plans, of which its own calls count."""
+    numbers = [number for number, step in enumerate(world.script) if step.plan == name]
+    uses = [[rank.did[number] for number in numbers] for rank in world.ranks]
+    became = [[_settled(use) for use in uses_of_rank] for uses_of_rank in uses]
+    by_call = list(zip(*became, strict=True))
+    if any(set(outcomes) == {"unknown"} for outcomes in by_call):
         return  # nobody can tell whether that was the first good call
-    first = next((number for number in numbers if "done" in by_step[number]), len(numbers))
+    first = next((call for call in range(len(numbers)) if "done" in by_call[call]), len(numbers))
     failed = None
-    voted = all(plan.inside.series is None for rank in world.ranks for plan in rank.plans.values())  # in each call
-    for number in numbers:
-        wrongs = [rank.rank for rank in world.ranks if rank.did[number].fault not in (None, "rest")]
-        what = f"step {number}: {became}"
-        if number <= first or voted:
-            assert len(set(by_step[number]) - {"unknown"}) < 2, what
-            assert not wrongs or "done" not in by_step[number], what
+    voted = all(rank.plans[name].inside.series is None for rank in world.ranks)  # in each call
+    has_faults = any(world.script[number].faults != (None,) * len(became) for number in numbers)
+    for call, outcomes in enumerate(by_call):
+        wrongs = [rank for rank in range(len(uses)) if uses[rank][call].fault not in (None, "rest")]
+        what = f"{name}, call {call}: {became}"
+        if call <= first or voted:
+            assert len(set(outcomes) - {"unknown"}) < 2, what
+            assert not wrongs or "done" not in outcomes, what
         elif failed is None and wrongs:
-            failed = number
-        if number > first and not world.interrupted:
-            assert all(by_step[number][rank] == "refused" for rank in wrongs), what
-            assert (
-                any(step.faults != (None,) * len(became) for step in world.script) or "refused" not in by_step[number]
-            ), what
-            assert failed is None or number <= failed + 2 * series.PERIOD or "done" not in by_step[number], what
+            failed = call
+        if call > first and not world.interrupted:
+            assert all(outcomes[rank] == "refused" for rank in wrongs), what
+            assert has_faults or "refused" not in outcomes, what
+            assert failed is None or call <= failed + 2 * series.PERIOD or "done" not in outcomes, what
     for outcomes in became:
         later = outcomes[first:]
         if "refused" in later and not voted:
-            assert "done" not in later[later.index("refused") :], f"{became}"
+            assert "done" not in later[later.index("refused") :], f"{name}: {became}"
 
 
 def freeing_meanwhile(rank: Rank) -> None:
@@ -394,6 +406,21 @@ def bound_plan(rank: Rank) -> dict[str, Any]:
     return {"plan": plan_of(rank, "rows", "columns", agree="first")}
 
 
+def bound_plans(*ways: tuple[str, str]) -> Callable[[Rank], dict[str, Any]]:
+    """Plans that their first calls bind, each from a layout to another; names of ranks count from the end if negative."""
+
+    def wanted(rank: Rank) -> dict[str, Any]:
+        names = [[str(rank.size + int(name)) if name.startswith("-") else name for name in way] for way in ways]
+        return {name: plan_of(rank, *way, agree="first") for name, way in zip(BOUND_PLANS, names, strict=False)}
+
+    return wanted
+
+
+BOUND_PLANS = ("first", "second", "third")
+ALIKE = bound_plans(("rows", "columns"), ("rows", "columns"))
+CROSSING = bound_plans(("rows", "columns"), ("columns", "rows"), ("0", "-1"))
+
+
 def bound_one_way(rank: Rank) -> dict[str, Any]:
     """The same, from the first rank to the last: others neither send nor receive."""
     return {"plan": plan_of(rank, "0", str(rank.size - 1), agree="first")}
@@ -535,6 +562,10 @@ VOTE = usual(exchange="bruck")
 BOUND: dict[str, Any] = {"program": once_agreed, "checks": bound_by_the_first, "report_after": 0.05}
 MANY, MANY_BAD = Kind(steps=(5, 9), ways=STORM), Kind(steps=(4, 9), ways=STORM, faults=FAULTS)
 MANY_CALLS = Kind(steps=(6, 12), faults=FAULTS)
+TWO, THREE = BOUND_PLANS[:2], BOUND_PLANS
+TWO_STARTED, THREE_STARTED = Kind(TWO, (2, 7), ("start",), mixed=False), Kind(THREE, (3, 9), ("start",), mixed=False)
+TWO_MIXED, THREE_MIXED = Kind(TWO, (4, 10), STORM), Kind(THREE, (5, 12), STORM)
+TWO_BAD, THREE_BAD = (kind._replace(faults=FAULTS) for kind in (TWO_MIXED, THREE_MIXED))
 
 # What is tried, where, with what kind of scripts of which plans.
 ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any]]] = [
@@ -578,6 +609,16 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("agreed once, interrupts", "apart, three apart, mixed", MANY_BAD, bound_plan, {**BOUND, "interrupts": 2}),
     ("agreed once, one way, interrupts", "three apart", MANY_BAD, bound_one_way, {**BOUND, "interrupts": 2}),
     ("agreed once, while elements move", "apart, three apart", LATER, bound_plan, ABORTED),
+    # Several such plans: first calls in flight together, and calls of several series.
+    ("two agreed once, in flight", "apart, mixed", TWO_STARTED, ALIKE, BOUND),
+    ("two agreed once", "apart, three apart, mixed", TWO_BAD, ALIKE, BOUND),
+    ("two agreed once, late", "apart", TWO_MIXED, ALIKE, {**BOUND, "late": [1]}),
+    ("two agreed once, late", "three apart", TWO_BAD, ALIKE, {**BOUND, "late": [0]}),
+    ("two agreed once, interrupts", "apart, mixed", TWO_BAD, ALIKE, {**BOUND, "interrupts": 2}),
+    ("three agreed once, in flight", "apart, three apart", THREE_STARTED, CROSSING, BOUND),
+    ("three agreed once", "three apart", THREE_BAD, CROSSING, BOUND),
+    ("three agreed once, late", "mixed", THREE_MIXED, CROSSING, {**BOUND, "late": [2]}),
+    ("three agreed once, interrupts", "three apart", THREE_BAD, CROSSING, {**BOUND, "interrupts": 2}),
     # Communicators are freed; ranks ask one another whether they wait, and that is received before.
     ("freed", "two, three apart, mixed", BAD, usual(), FREED),
     ("freed, late", "mixed", FINE, usual(), {**FREED, "late": [2]}),

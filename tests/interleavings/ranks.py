@@ -23,6 +23,7 @@ from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm import transfer as transfers
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
+from pyscalapack_redist.comm.series import Series, Settling
 from pyscalapack_redist.comm.vote import Rows, Vote, Voting
 from pyscalapack_redist.engine import make
 from pyscalapack_redist.engine import use as uses
@@ -241,6 +242,7 @@ class EngineWorld(World):
         self.last: Any = ()  # plans that are used in the end
         self.restless = True  # whether ranks may wait for what they have started before they have started all
         self.enter = self._enter
+        self.purpose = lambda rank: self.ranks[rank].purpose
         setting.begin(self)
 
     def _enter(self, rank: int) -> None:
@@ -388,6 +390,34 @@ def _moving_or_failing(self: Any, block: bool) -> Any:
     return _moving(self, block)
 
 
+def _begun(begin: Callable[..., Any]) -> Callable[..., Any]:
+    """A step that begins a use: the use of the engine knows that of the script."""
+
+    def step(self: Any, *arguments: Any, **options: Any) -> Any:
+        self.purpose = _here().begins
+        return begin(self, *arguments, **options)
+
+    return step
+
+
+def _with_purpose(act: Callable[..., Any], purpose: Callable[[Any], object]) -> Callable[..., Any]:
+    """A step whose messages are for one purpose and no other."""
+
+    def step(self: Any, *arguments: Any) -> Any:
+        rank = _here()
+        before, rank.purpose = rank.purpose, purpose(self)
+        try:
+            return act(self, *arguments)
+        finally:
+            rank.purpose = before
+
+    return step
+
+
+def _for_its_use(act: Callable[..., Any]) -> Callable[..., Any]:
+    return _with_purpose(act, lambda use: use.purpose)
+
+
 _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "hold_interrupts", _Held),
@@ -399,14 +429,23 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (transfers, "TEST_SHARE", 0.0),
     (waiting, "CHECK_SECONDS", -1.0),
     (waiting, "ANSWER_SECONDS", TICK),
+    (waiting, "FAILURE_SECONDS", 4 * TICK),
     (waiting, "time", _Clock),
     (groups, "_never_freed", _Kept()),
     (waiting, "_report", lambda *what: None),
     (uses, "Call", _call),
     (uses, "allocate", _allocate_or_fail),
-    (uses.Use, "advance", _moving_or_failing),
-    (uses.CachedUse, "advance", _moving_or_failing),
+    (uses.Use, "__init__", _begun(uses.Use.__init__)),
+    (uses.CachedUse, "reset", _begun(uses.CachedUse.reset)),
+    (uses.Use, "send_early", _for_its_use(uses.Use.send_early)),
+    (uses.Use, "start", _for_its_use(uses.Use.start)),
+    (uses.Use, "advance", _for_its_use(_moving_or_failing)),
+    (uses.CachedUse, "advance", _for_its_use(_moving_or_failing)),
     (series, "PERIOD", 2),
+    (Settling, "__init__", _with_purpose(Settling.__init__, lambda settling: None)),  # any call may receive its messages
+    (Settling, "advance", _with_purpose(Settling.advance, lambda settling: None)),
+    (Series, "cast_vote", _with_purpose(Series.cast_vote, lambda series: f"vote {series.votes + 1} of {series.tag}")),
+    (Series, "count_vote", _with_purpose(Series.count_vote, lambda series: f"vote {series.votes} of {series.tag}")),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (make, "group_of", _group_of),
     *((layout, name, _made(layout, name)) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
@@ -441,6 +480,8 @@ class Rank:
         self.no_memory = False  # for an `out` that is left away
         self.doomed: set[int] = set()  # arrays with which all other memory fails
         self.doomed_later: set[int] = set()  # those with which it fails while elements move
+        self.begins: object = None  # the use that this rank calls or starts
+        self.purpose: object = None  # the use that it moves elements of, for the check of messages
 
     @property
     def comm(self) -> OneRank:
@@ -560,6 +601,7 @@ class Use:
 
     def _arguments(self) -> tuple[Any, Any]:
         self.rank.no_memory = self.fault == "out"
+        self.rank.begins = f"use {self.number}"
         if self.plan.inside.is_batch:
             return self.sources, self.targets
         return self.sources[0], self.targets[0]

@@ -273,14 +273,14 @@ class _Request:
 class _Message(_Request):
     """A message, and the request of its sender."""
 
-    __slots__ = ("copy", "data", "fate", "nbytes", "peer", "receive", "stream", "there", "view")
+    __slots__ = ("copy", "data", "fate", "nbytes", "peer", "purpose", "receive", "stream", "there", "view")
 
     def __str__(self) -> str:
         return f"message {self.rank}->{self.peer} tag {self.stream.tag}, {self.nbytes} bytes"
 
 
 class _Receive(_Request):
-    __slots__ = ("view",)
+    __slots__ = ("purpose", "view")
 
 
 class _Stream:
@@ -343,7 +343,7 @@ class _Incoming:
         world, rank = self._world, self._rank
         world._called(rank)
         request = _Receive(world, rank)
-        request.view = _bytes_of(buffer)
+        request.view, request.purpose = _bytes_of(buffer), world.purpose(rank)
         world._started(rank)
         world._match(self._message, request)
         return request
@@ -380,6 +380,7 @@ class Channel:
         message.peer = to = self._members[peer]
         message.view = view = _bytes_of(buffer)
         message.nbytes = view.nbytes
+        message.purpose = world.purpose(rank)
         message.stream = stream = world._stream(self._context, tag, rank, to)
         message.receive = message.data = message.copy = None
         message.there = False
@@ -398,7 +399,7 @@ class Channel:
         world, rank = self.world, self._me
         world._called(rank)
         request = _Receive(world, rank)
-        request.view = _bytes_of(buffer)
+        request.view, request.purpose = _bytes_of(buffer), world.purpose(rank)
         stream = world._stream(self._context, tag, self._members[peer], rank)
         world._started(rank)
         if stream.arrived:
@@ -560,6 +561,8 @@ class World:
         self.expected_to_wait = set(expected_to_wait)
         self.state: Callable[[], object] | None = None  # differs, by ==, when ranks change what others poll without it
         self.enter: Callable[[int], object] | None = None  # called with the rank's number before it goes on
+        # What a rank sends and receives for at this moment, equal on all ranks; None: that may be matched with anything.
+        self.purpose: Callable[[int], object] = lambda rank: None
         self.patience = 3  # so many turns of all ranks without a change are a hang
         self.limit = 100_000  # turns of a schedule
         self.progress_after_end = progress_after_end
@@ -712,6 +715,10 @@ class World:
 
     def _match(self, message: _Message, request: _Receive) -> None:
         message.receive = request
+        if message.purpose != request.purpose and None not in (message.purpose, request.purpose):
+            text = f"{message}, sent for {message.purpose}, is received for {request.purpose}"
+            self._note("{}", text)
+            self.violations.append(text)
         self._after(message.fate[2], self._transfer, message)
 
     def _transfer(self, message: _Message) -> None:

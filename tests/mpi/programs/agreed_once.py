@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import groups, series
+from pyscalapack_redist.comm import groups, series, waiting
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -77,6 +78,71 @@ def several_are_in_flight() -> None:
             transfer.wait()
         for use, out in enumerate(outs):
             move.check(out, use)
+
+
+def first_calls_of_several_plans() -> None:
+    """Each plan moves its own elements, in whichever order ranks wait for the first calls, and however late a rank is."""
+    for count, late in ((2, 0), (2, SIZE - 1), (3, None)):
+        moves = [Moves(40) for _ in range(count)]
+        outs = [move.b.empty(np.float64) for move in moves]
+        transfers = [
+            move.plan.start(move.source(100 * k), out) for k, (move, out) in enumerate(zip(moves, outs, strict=True))
+        ]
+        if late == RANK:
+            time.sleep(0.2)
+        for transfer in transfers[:: -1 if RANK % 2 else 1]:
+            transfer.wait()
+        for use in range(MOST):
+            for k, (move, out) in enumerate(zip(moves, outs, strict=True)):
+                move.check(out, 100 * k + use)
+                move.plan(move.source(100 * k + use + 1), out)
+        first, second = Moves(40), Moves(40)
+        out = first.b.empty(np.float64)
+        transfer = first.plan.start(first.source(1), out)
+        second.works(1, 2)
+        transfer.wait()
+        first.check(out, 1)
+        second.works(MOST)
+        first.works(MOST)
+
+
+def refused_first_calls() -> None:
+    """A first call that is refused, before or after another plan's: the later series are the same on all ranks."""
+    for order in (1, -1):
+        moves = [Moves(40) for _ in range(2)]
+        wrong = np.zeros((3, 3)) if RANK == 0 else moves[0].source(0)
+        outs = [move.b.empty(np.float64) for move in moves]
+        starts = [(moves[0], wrong, outs[0]), (moves[1], moves[1].source(7), outs[1])][::order]
+        transfers = [move.plan.start(a, out) for move, a, out in starts][::order]
+        for k in (0, 1) if RANK % 2 else (1, 0):
+            if k:
+                transfers[1].wait()
+            else:
+                with pytest.raises(psr.ArrayError if RANK == 0 else psr.CollectiveError):
+                    transfers[0].wait()
+        moves[1].check(outs[1], 7)
+        for move in moves:
+            move.works(MOST)
+
+
+def a_failed_rank_does_something_else() -> None:
+    """The others compute for longer than a failed rank waits for them, and call later: they are told all the same."""
+    first, second = WORLD.Dup(), WORLD.Dup()
+    before, waiting.FAILURE_SECONDS = waiting.FAILURE_SECONDS, 0.1
+    move, other = Moves(comm=first, one_way=True), Moves(comm=second)
+    move.works(5)
+    if RANK == SIZE - 1:
+        with pytest.raises(psr.ArrayError, match="alpha"):
+            another_factor(move, 5)
+    else:
+        time.sleep(0.4)
+        with pytest.raises(psr.CollectiveError, match=f"rank {SIZE - 1} failed|cannot be used any more"):
+            move.works(MOST + 1)
+    other.works(3)  # only now: until then the failed rank waits in it
+    first.Free()
+    second.Free()
+    waiting.FAILURE_SECONDS = before
+    assert not groups._never_freed
 
 
 def failing(wrong: Callable[[Moves, int], Any], one_way: bool = False, of: int = 0, call: int = 5) -> None:
@@ -172,6 +238,10 @@ def main() -> None:
     arguments()
     arrays_may_be_others()
     several_are_in_flight()
+    first_calls_of_several_plans()
+    refused_first_calls()
+    if ALL_APART:
+        a_failed_rank_does_something_else()
     errors_before_the_first()
     for of in range(SIZE):
         for one_way in (False, True):
