@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from .adapters.adapter import find
-from .adapters.arguments import blueprint_for, communicator_for, layout_of_argument, not_taken, to_distributed
+from .adapters.adapter import adapter_of, find
+from .adapters.arguments import blueprint_for, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
 from .comm.groups import group_of
+from .comm.guard import Guard
 from .comm.mpi import MPI
+from .comm.vote import Statement, Vote, digest
 from .engine.make import plan
 from .engine.redistribution import Redistribution
-from .engine.spec import checked_dtype
+from .engine.spec import checked_dtype, communicator_of
 from .engine.use import start_use
 from .errors import ArrayError
 from .layout.arrays import new_array
@@ -68,9 +70,21 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
     CollectiveError
         That is so on another rank.
     """
-    source = to_distributed("x", x, comm, required=True)
-    target = to_distributed("y", y, comm, source.desc, required=True, writes=True)
-    plan(source.desc, target.desc, dtype=source.dtype, comm=comm)(source.local, target.local)
+    with Guard() as guard:  # an interrupt goes into the next vote
+        source = to_distributed("x", x, comm, required=True)
+        target = to_distributed("y", y, comm, source.desc, required=True, writes=True)
+        to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
+        to_target(source.local, target.local)
+        if isinstance(y, Distributed):
+            return
+        guard.attempt(lambda: _tell_written(y))
+        group, error = group_of(communicator_of(target.desc)), guard.take_interrupts()
+        vote = Vote(failed=group.failure_code(error), call=digest("written"))
+        group.agree(vote, error, lambda: [Statement("the call", "written", "an array that has been written")])
+
+
+def _tell_written(y: object) -> None:
+    """Tell the library of an array that its memory has been written."""
     adapter = find(y)
     if adapter is not None:
         adapter.written(y)
@@ -83,10 +97,15 @@ def convert(
 
     The options are those of `plan`. With `may_keep` the object may keep the memory of the array.
     """
-    adapter = find(like)
-    if adapter is None:
-        raise not_taken("like", like)
-    comm = communicator_for(adapter, like, comm, array.desc)
+    with Guard() as guard:  # an interrupt goes into the next vote
+        return _convert(guard, array, like, comm, may_keep, options)
+
+
+def _convert(
+    guard: Guard, array: Distributed, like: Any, comm: MPI.Intracomm | None, may_keep: bool, options: dict[str, Any]
+) -> Any:
+    adapter = adapter_of(like)
+    comm = communicator_for(guard, adapter, like, comm, array.desc)
     dtype = options.pop("dtype", None)
 
     def read_shape() -> tuple[int, ...]:
@@ -95,10 +114,14 @@ def convert(
         is_transposed = transposes(letter_of("op", options.get("op", "N"), OPERATIONS))
         return array.shape[::-1] if is_transposed else array.shape
 
-    blueprint = blueprint_for(like, adapter, read_shape, comm)
+    blueprint = blueprint_for(like, adapter, read_shape, comm, guard.error)
     group = group_of(comm)
-    fits = may_keep and list(blueprint.layouts) == [array.desc] and _is_in_order(array.local, blueprint.order)
-    known = group.combine((dtype, fits))
+
+    def read_local() -> tuple[np.dtype[Any] | None, bool]:
+        is_kept = may_keep and list(blueprint.layouts) == [array.desc] and _is_in_order(array.local, blueprint.order)
+        return dtype, is_kept
+
+    known = group.call_on_all(read_local)
     dtype = first_known([each for each, _ in known])
     if dtype is None:
         raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
@@ -116,12 +139,12 @@ def convert(
             for layout in blueprint.layouts
         ]
     result: Any = None
-    error: Exception | None = None
-    try:
+
+    def build() -> None:
+        nonlocal result
         result = blueprint.build(*parts, dtype=dtype)
-    except Exception as caught:
-        error = caught
-    group.combine(error=error)
+
+    group.call_on_all(build)
     return result
 
 
@@ -134,14 +157,17 @@ def _is_in_order(local: Any, order: str) -> bool:
 
 def _moved(to_layout: Redistribution, local: Any, dtype: np.dtype[Any], order: str, is_part: bool) -> Any:
     """The result of a plan in a new local array, of tiles in a list; 0 where the plan writes nothing. Collective."""
-    layout, out = to_layout.desc_b, None  # type: Layout, Any
-    try:
+    layout: Layout = to_layout.desc_b
+
+    def make() -> Any:
         if isinstance(layout, Descriptor):
-            out = new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
-        else:
-            out = [new_array(shape, dtype, order, is_part) for shape in layout.local_shapes]
-    except MemoryError as caught:
-        start_use(to_layout.inside, local, None, error=caught).wait()
-        raise
-    to_layout(local, out)
+            return new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
+        return [new_array(shape, dtype, order, is_part) for shape in layout.local_shapes]
+
+    with Guard() as guard:
+        out = guard.attempt(make)
+        error = guard.take_interrupts()
+        if error is not None:
+            start_use(to_layout.inside, local, None, error=error).wait()
+        to_layout(local, out)
     return out

@@ -15,9 +15,10 @@ from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .adapters.adapter import find
+from .adapters.adapter import adapter_of
 from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
+from .comm.guard import Guard, holding_interrupts
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
@@ -137,20 +138,23 @@ class DistributedArray(Distributed):
             An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
         """
         comm, everyone = communicator_of(self._desc), group_of_all(self._desc)
-        error: Exception | None = None
-        target: Any = None
-        try:
-            target = self._layout_to_reach(desc, out, op, block, grid, source, axes)
-        except Exception as caught:
-            error = caught
-        layout = None if target is None else target.layout_digest
-        unknown = self.dtype is None
-        vote = Vote(failed=everyone.failure_code(error), call=digest("layout to reach"), target=layout, pending=unknown)
-        statements = [Statement("the layout to reach", layout, repr(target))]
-        outcome = everyone.agree(vote, error, lambda: statements, lambda outcome: bool(outcome.pending))
-        dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
-        to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
-        local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
+        with Guard() as guard:  # an interrupt goes into the next vote
+            target: Any = guard.attempt(lambda: self._layout_to_reach(desc, out, op, block, grid, source, axes))
+            layout = None if target is None else target.layout_digest
+            unknown, error = self.dtype is None, guard.take_interrupts()
+            vote = Vote(
+                failed=everyone.failure_code(error), call=digest("layout to reach"), target=layout, pending=unknown
+            )
+            outcome = everyone.agree(
+                vote,
+                error,
+                lambda: [Statement("the layout to reach", layout, repr(target))],
+                lambda outcome: bool(outcome.pending),
+                guard.deliver_interrupts,
+            )
+            dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
+            to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
+            local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out
 
     def _layout_to_reach(
@@ -351,7 +355,18 @@ def redistribute(
         returns, dtype = RETURNS_ARRAY, desc_a.dtype if dtype is None else dtype
     elif desc_a is None or desc_b is None:
         returns = None
-    agreed = agreed_plan(desc_a, desc_b, (dtype, *options[1:]), returns, error)
+    options = dtype, *options[1:]
+    if returns == RETURNS_PLAN:
+        return agreed_plan(desc_a, desc_b, options, returns, error).plan
+    return _redistribute_array(desc_a, desc_b, options, returns, error)
+
+
+@holding_interrupts
+def _redistribute_array(
+    desc_a: object, desc_b: object, options: tuple[Any, ...], returns: int | None, error: BaseException | None
+) -> Any:
+    """The redistributed array, or what the other ranks ask for if this one does not know."""
+    agreed = agreed_plan(desc_a, desc_b, options, returns, error)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -359,6 +374,7 @@ def redistribute(
     return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
 
 
+@holding_interrupts
 def _redistribute_like(
     x: object, desc_b: object, misplaced: Sequence[object], like: object, comm: Any, options: dict[str, Any]
 ) -> Any:
@@ -366,7 +382,7 @@ def _redistribute_like(
     if desc_b is not ... or misplaced:
         raise ArrayError("like= has the layout to reach: redistribute(x, like=y), without a second layout")
     array = as_distributed(x, comm)
-    if find(like) is not None:
+    if adapter_of(like) is not None:
         return convert(array, like, comm, **{name: options[name] for name in OPTION_NAMES if name != "comm"})
     return redistribute(array, layout_of_argument("like", like, comm, array.desc, required=True), **options)
 
@@ -379,9 +395,9 @@ def _raise_lacking_layout(desc_a: object, comm: Any) -> NoReturn:
             "redistribute() needs a second layout, or like=, an array that has it, and like = None is no array"
         )
 
-    if isinstance(desc_a, Distributed) or find(desc_a) is not None:
+    if isinstance(desc_a, Distributed) or adapter_of(desc_a) is not None:
         array = as_distributed(desc_a, comm)
-        agreed_layouts("like", fail, communicator_for(None, None, comm, array.desc))
+        agreed_layouts("like", fail, communicator_for(Guard(), None, None, comm, array.desc))
     fail()
 
 
@@ -471,6 +487,8 @@ def _read_whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
     readable = host_array("array", array)
     try:
         whole = np.asarray(readable)
+    except MemoryError:
+        raise
     except Exception as caught:
         raise ArrayError(f"NumPy cannot make an array of this {type(array).__name__}: {caught}") from caught
     if whole.shape != desc.shape:

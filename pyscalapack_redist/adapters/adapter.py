@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.guard import Guard
 from ..comm.mpi import MPI, mpi_files
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
@@ -167,3 +168,31 @@ def find(x: object) -> Adapter | None:
         return adapter
     pairs = _loaded("pairs:Pairs") if is_pair else None
     return pairs if pairs is not None and pairs.takes(x) else None
+
+
+class Unreadable(Adapter):
+    """In place of the adapter of an object for which `find` fails: what is needed before a vote raises that error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def takes(self, x: Any) -> bool:
+        return True
+
+    def view(self, x: Any, comm: MPI.Intracomm) -> View:
+        raise self._error
+
+    def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
+        raise self._error
+
+    def communicator(self, x: Any) -> MPI.Intracomm | None:
+        kind: Any = type(x)
+        adapter = _of_type(kind)
+        return None if adapter is None else adapter.communicator(x)
+
+
+def adapter_of(x: object) -> Adapter | None:
+    """The adapter as of `find`, which may fail on this rank alone; then one that raises the error where a vote reports it."""
+    guard = Guard()
+    adapter = guard.attempt(lambda: find(x), is_open=False)
+    return adapter if guard.error is None else Unreadable(guard.error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 
 from ..comm.group import first_known
 from ..comm.groups import group_of
+from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
-from ..errors import ArrayError, DescriptorError
+from ..errors import ArrayError, DescriptorError, shown
 from ..layout.distributed import Distributed
 from ..layout.grid import checked_communicator
 from ..layout.tiles import LAYOUTS, Layout
-from .adapter import Adapter, Blueprint, View, find
+from .adapter import Adapter, Blueprint, View, adapter_of
 
 
 def view_of(
@@ -36,16 +38,33 @@ def view_of(
     `elements` it has the layout only. With `writes` memory that cannot be written is an error. So is an object that has no
     elements, unless it may lack them.
     """
-    adapter = find(x)
+    with Guard() as guard:
+        return _read_view(guard, name, x, comm, other, required, elements, writes, may_lack_elements)
+
+
+def _read_view(
+    guard: Guard,
+    name: str,
+    x: object,
+    comm: Any,
+    other: object,
+    required: bool,
+    elements: bool,
+    writes: bool,
+    may_lack_elements: bool,
+) -> View | None:
+    adapter = adapter_of(x)
     if adapter is None and not required:
         return None
-    comm = communicator_for(adapter, x, comm, other)
-    if adapter is not None and adapter.communicates:
-        agreed_layouts(name, list, comm)
+    comm = communicator_for(guard, adapter, x, comm, other)
+    communicates = adapter is not None and adapter.communicates
+    if communicates:
+        agreed_layouts(name, functools.partial(_nothing_but, guard.error), comm)
     view = View(None)
 
     def read() -> Sequence[Layout | None]:
         nonlocal view
+        _nothing_but(guard.error)
         if adapter is None:
             raise not_taken(name, x)
         view = adapter.view(x, comm) if elements else View(adapter.layout(x, comm))
@@ -58,41 +77,65 @@ def view_of(
                 check_writable(name, x, array)
         return [view.layout]
 
-    (layout,) = agreed_layouts(name, read, comm)
+    (layout,) = agreed_layouts(name, read, comm, not communicates)
     return view._replace(layout=layout)
 
 
+def _nothing_but(error: BaseException | None) -> Sequence[Layout | None]:
+    """No layout; an earlier error of this rank is raised, so that all ranks raise it."""
+    if error is not None:
+        raise error
+    return []
+
+
 def blueprint_for(
-    like: object, adapter: Adapter, read_shape: Callable[[], tuple[int, ...]], comm: MPI.Intracomm
+    like: object,
+    adapter: Adapter | None,
+    read_shape: Callable[[], tuple[int, ...]],
+    comm: MPI.Intracomm,
+    error: BaseException | None = None,
 ) -> Blueprint:
     """The blueprint of an array like another one, with layouts that all ranks know. Collective over `comm`.
 
-    An error in reading its shape is one on all ranks.
+    An error in reading its shape is one on all ranks, and so is an earlier `error` of this one.
     """
     blueprint = Blueprint([], "F", tuple)
 
     def check_shape() -> Sequence[Layout | None]:
+        _nothing_but(error)
         read_shape()
         return []
 
     def make() -> Sequence[Layout | None]:
         nonlocal blueprint
+        _nothing_but(error)
+        if adapter is None:
+            raise not_taken("like", like)
         blueprint = adapter.make(like, read_shape(), comm)
         return blueprint.layouts
 
-    if adapter.communicates:
+    communicates = adapter is not None and adapter.communicates
+    if communicates:
         agreed_layouts("like", check_shape, comm)
-    layouts = agreed_layouts("like", make, comm)
+    layouts = agreed_layouts("like", make, comm, not communicates)
     return blueprint._replace(layouts=layouts)
 
 
-def communicator_for(adapter: Adapter | None, x: object, comm: Any, other: object = None) -> MPI.Intracomm:
-    """The communicator over which an array of another library is read: its own, or another one of the same ranks."""
+def communicator_for(
+    guard: Guard, adapter: Adapter | None, x: object, comm: Any, other: object = None
+) -> MPI.Intracomm:
+    """The communicator over which an array of another library is read: its own, or another one of the same ranks.
+
+    If the adapter cannot tell its own, the guard keeps the error for the vote on the one that the caller gave. If there is
+    none, other ranks wait nobody knows where, and the error is raised.
+    """
     candidates = [comm, other.comm if isinstance(other, LAYOUTS) else None, MPI.COMM_WORLD]
     choices: list[MPI.Intracomm] = [candidate for candidate in candidates if candidate is not None]
     for choice in choices:
         checked_communicator(choice)
-    own = None if adapter is None else adapter.communicator(x)
+    own = None if adapter is None else guard.attempt(lambda: adapter.communicator(x))
+    if guard.error is not None and len(choices) == 1:
+        raise guard.error
     if own is None:
         return choices[0]
     same = (choice for choice in choices if MPI.Comm.Compare(own, choice) in (MPI.IDENT, MPI.CONGRUENT))
@@ -110,8 +153,12 @@ def not_taken(name: str, x: object) -> ArrayError:
     return ArrayError(f"{name} is a {kind}: {remedy}")
 
 
-def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm: MPI.Intracomm) -> list[Layout]:
+def agreed_layouts(
+    name: str, read: Callable[[], Sequence[Layout | None]], comm: MPI.Intracomm, is_open: bool = True
+) -> list[Layout]:
     """Read layouts on each rank, and share them with ranks that cannot know them. Collective over `comm`.
+
+    `read` does not wait for other ranks, if `is_open`: then interrupts end it.
 
     Raises
     ------
@@ -119,39 +166,43 @@ def agreed_layouts(name: str, read: Callable[[], Sequence[Layout | None]], comm:
         A rank cannot read them, two ranks read different ones, or none knows one. On all ranks.
     """
     group = group_of(comm)
-    layouts: Sequence[Layout | None] = ()
-    error: Exception | None = None
-    try:
-        layouts = read()
-    except Exception as caught:
-        error = caught
-    is_unknown = None in layouts
-    value = (
-        None
-        if is_unknown or error
-        else digest(tuple([layout.layout_digest for layout in layouts if layout is not None]))
-    )
-    outcome = group.agree(
-        Vote(failed=group.failure_code(error), call=digest(("layout", name)), source=value, pending=is_unknown),
-        error,
-        lambda: [
-            Statement("the call", "layout", f"{name} of another library to read"),
-            Statement(
-                f"the layout of {name}", value, ", ".join(map(repr, layouts)) or "one that all ranks read together"
-            ),
-        ],
-        lambda outcome: bool(outcome.pending),
-    )
-    if outcome.pending:
-        packed = group.combine(
-            None if is_unknown else [(type(layout), layout._pack()) for layout in layouts if layout is not None],
-            first_known,
+    with Guard() as guard:
+        layouts: Sequence[Layout | None] = guard.attempt(read, is_open) or ()
+        value = guard.attempt(lambda: _digest_of_known(name, layouts))
+        is_unknown = value is None
+        error = guard.take_interrupts()
+        outcome = group.agree(
+            Vote(failed=group.failure_code(error), call=digest(("layout", name)), source=value, pending=is_unknown),
+            error,
+            lambda: [
+                Statement("the call", "layout", f"{name} of another library to read"),
+                Statement(
+                    f"the layout of {name}", value, ", ".join(map(repr, layouts)) or "one that all ranks read together"
+                ),
+            ],
+            lambda outcome: bool(outcome.pending),
+            guard.deliver_interrupts,
         )
-        if packed is None:
-            raise DescriptorError(f"no rank knows the layout of {name}")
-        if is_unknown:
-            layouts = [kind._unpack(content, comm) for kind, content in packed]
+        if outcome.pending:
+            packed = group.combine(
+                None if is_unknown else [(type(layout), layout._pack()) for layout in layouts if layout is not None],
+                first_known,
+            )
+            if packed is None:
+                raise DescriptorError(f"no rank knows the layout of {name}")
+            if is_unknown:
+                layouts = [kind._unpack(content, comm) for kind, content in packed]
     return [layout for layout in layouts if layout is not None]
+
+
+def _digest_of_known(name: str, layouts: Sequence[Layout | None]) -> int | None:
+    """A number equal on all ranks for equal layouts; None if this rank does not know one."""
+    if None in layouts:
+        return None
+    for layout in layouts:
+        if not isinstance(layout, LAYOUTS):
+            raise ArrayError(f"the adapter's layout of {name} is {shown(layout)}: it must be a Descriptor or Tiles")
+    return digest(tuple([layout.layout_digest for layout in layouts if layout is not None]))
 
 
 def to_distributed(

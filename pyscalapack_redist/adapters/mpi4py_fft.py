@@ -84,14 +84,14 @@ def _grid(pencil: Any, comm: MPI.Intracomm) -> ProcessGrid:
 
     MPI may have reordered ranks, so all of them exchange their coordinates.
     """
-    error: Exception | None = None
-    sizes, own = (comm.Get_size(),), (comm.Get_rank(),)
-    try:
-        if pencil is not None:
-            sizes, own = tuple(axis.size for axis in pencil.subcomm), tuple(axis.rank for axis in pencil.subcomm)
-    except Exception as caught:
-        error = caught
-    places = group_of(comm).combine((sizes, own), error=error)
+
+    def read() -> tuple[tuple[int, ...], tuple[int, ...]]:
+        if pencil is None:
+            return (comm.Get_size(),), (comm.Get_rank(),)
+        return tuple(axis.size for axis in pencil.subcomm), tuple(axis.rank for axis in pencil.subcomm)
+
+    places = group_of(comm).call_on_all(read)
+    sizes = places[comm.Get_rank()][0]
     distinct = {coords for _, coords in places}
     if any(each != sizes for each, _ in places) or not len(distinct) == len(places) == math.prod(sizes):
         raise DescriptorError(

@@ -62,23 +62,26 @@ def _pair(x: Any) -> tuple[Any, Any]:
 
 def _layout(distribution: Any, companion: Any, shape: Shape | None, comm: MPI.Intracomm) -> Descriptor:
     """The layout for a shape; by default the companion, the bound shape, or what the local arrays make up. Collective."""
-    if shape is None and isinstance(companion, tuple | list):
-        shape = tuple(companion)
-    elif shape is None:
-        shape = getattr(distribution, "_data_global_shape", None)
-    local_shape = getattr(companion, "shape", None)
-    box = (distribution.lower, distribution.upper) if hasattr(distribution, "lower") else None
-    error = None
-    if box is None and shape is None and local_shape is None:
-        error = DescriptorError(
-            f"the {type(distribution).__name__} is of no global shape yet: give a pair, (distribution, local array) or "
-            "(distribution, shape)"
-        )
-    reports = group_of(comm).combine((type(distribution).__name__, local_shape, box), error=error)
-    kinds, shapes, boxes = zip(*reports, strict=True)
+
+    def report() -> tuple[str, Any, Any]:
+        nonlocal shape
+        if shape is None and isinstance(companion, tuple | list):
+            shape = tuple(companion)
+        elif shape is None:
+            shape = getattr(distribution, "_data_global_shape", None)
+        local_shape = getattr(companion, "shape", None)
+        box = (distribution.lower, distribution.upper) if hasattr(distribution, "lower") else None
+        if box is None and shape is None and local_shape is None:
+            raise DescriptorError(
+                f"the {type(distribution).__name__} is of no global shape yet: give a pair, (distribution, local array) or "
+                "(distribution, shape)"
+            )
+        return type(distribution).__name__, local_shape, box
+
+    kinds, shapes, boxes = zip(*group_of(comm).call_on_all(report), strict=True)
     if len(set(kinds)) > 1:
         raise DescriptorError(f"the ranks have different distributions: {', '.join(kinds)}")
-    if box is not None:
+    if boxes[comm.Get_rank()] is not None:
         return _of_boxes(boxes, shape, comm)
     if hasattr(distribution, "partition_dim"):
         return _of_slabs(distribution, shape, shapes, comm)

@@ -6,11 +6,12 @@ rank may assume in each state.
 
 from __future__ import annotations
 
-import pickle
+import contextlib
+import math
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError, WaitTimeoutError
 from . import progress
 from .channel import Channel, Request
+from .gather_scatter import GatherScatter
+from .guard import Guard
 from .links import Links, links_between
 from .mpi import MPI
 from .node import Node
@@ -76,107 +79,6 @@ class Staging:
             self._buffer = buffer
 
 
-class Failure(NamedTuple):
-    """An error of a gather-scatter, sent in place of a value or a reply."""
-
-    rank: int
-    text: str
-
-
-class GatherScatter:
-    """A nonblocking gather of Python objects to the group's first rank, which scatters a reply to each rank.
-
-    For rare cases: texts of errors, objects that not all ranks know, the set-up of a node. All ranks start one. Its messages
-    have a tag of their own, so other operations in flight may overtake it. If a rank cannot pickle its value, or `reply`
-    raises, all ranks get a `Failure`.
-
-    Parameters
-    ----------
-    channel : Channel
-        The group's channel.
-    tag : int
-        A tag that no other message has meanwhile.
-    value : object
-        This rank's value; anything that can be pickled.
-    reply : callable
-        Called on the first rank: makes the list of replies, by rank, from the list of values.
-    """
-
-    def __init__(self, channel: Channel, tag: int, value: Any, reply: Callable[[list[Any]], list[Any]]) -> None:
-        self._channel, self._tag, self._make_replies = channel, tag, reply
-        self._values: list[Any] = [None] * channel.size
-        self._missing = channel.size - 1 if channel.rank == 0 else 1
-        self._requests: list[Request] = []
-        self._receive: tuple[int, Any, Request] | None = None
-        self._buffers: list[Any] = []  # of sends that are not complete
-        self.done = False
-        self.reply: Any = None
-        self.error: Exception | None = None  # this rank's
-        if channel.rank == 0:
-            self._values[0] = value
-        else:
-            try:
-                data = pickle.dumps(value)
-            except Exception as caught:
-                data = pickle.dumps(self._record(caught))
-            self._send(0, data)
-
-    @property
-    def failure(self) -> Verdict:
-        """The reason why there is no reply; None if there is one."""
-        return [self.reply.rank, f" could not take part: {self.reply.text}"] if type(self.reply) is Failure else None
-
-    def _record(self, error: Exception) -> Failure:
-        self.error = error
-        return Failure(self._channel.rank, describe_error(error))
-
-    def _send(self, peer: int, pickled: bytes) -> None:
-        data = np.frombuffer(pickled, np.uint8)
-        self._buffers.append(data)
-        self._requests.append(self._channel.send(data, peer, self._tag))
-
-    def _receive_value(self) -> bool:
-        """Make progress on the next receive; True if it has completed."""
-        if self._receive is None:
-            message = self._channel.probe(None if self._channel.rank == 0 else 0, self._tag)
-            if message is None:
-                return False
-            data = np.empty(message.nbytes, np.uint8)
-            self._receive = message.peer, data, message.receive(data)
-        peer, data, request = self._receive
-        if not request.Test():
-            return False
-        self._receive = None
-        self._values[peer] = pickle.loads(data.tobytes())
-        return True
-
-    def advance(self) -> bool:
-        """Make progress; True when this rank has its reply and its sends are complete."""
-        while self._missing and self._receive_value():
-            self._missing -= 1
-            if self._channel.rank == 0 and not self._missing:
-                self._scatter()
-            elif self._channel.rank:
-                self.reply = self._values[0]
-        if not self._missing and self._channel.size == 1 and not self.done:
-            self._scatter()
-        self._requests = [request for request in self._requests if not request.Test()]
-        self.done = not self._missing and not self._requests
-        return self.done
-
-    def _scatter(self) -> None:
-        failure = next((value for value in self._values if type(value) is Failure), None)
-        try:
-            replies = [failure] * self._channel.size if failure is not None else self._make_replies(self._values)
-            pickled = [pickle.dumps(reply) for reply in replies[1:]]
-        except Exception as caught:
-            replies = [self._record(caught)]
-            pickled = [pickle.dumps(replies[0])] * (self._channel.size - 1)
-        self.reply = replies[0]
-        for peer, data in enumerate(pickled, 1):
-            self._send(peer, data)
-
-
 def first_known(values: list[Any]) -> Any:
     """The value of the lowest rank that has one; None if no rank has."""
     return next((value for value in values if value is not None), None)
@@ -200,10 +102,12 @@ class Refusal:
     ----------
     reason : str or None
         The reason, the same on all ranks; None if no rank has an error after all.
+    error : BaseException or None
+        This rank's error.
     """
 
-    def __init__(self, group: Group, ticket: int, exchange: GatherScatter) -> None:
-        self._group, self._ticket, self._exchange = group, ticket, exchange
+    def __init__(self, group: Group, ticket: int, exchange: GatherScatter, error: BaseException | None) -> None:
+        self._group, self._ticket, self._exchange, self.error = group, ticket, exchange, error
         self._senders: list[int] | None = None  # of messages that are still to be received
         self._receive: tuple[Any, Request] | None = None
         self.reason: str | None = None
@@ -299,18 +203,17 @@ def read_consistently(group: Group, subject: str, read: Callable[[], T | None], 
     number : callable
         Makes a digest of the value.
     """
-    value, error = None, None
-    try:
-        value = read()
-    except Exception as caught:
-        error = caught
-    value_digest = None if value is None else number(value)
-    group.agree(
-        Vote(failed=group.failure_code(error), call=digest(subject), source=value_digest),
-        error,
-        lambda: [Statement(subject, value_digest, repr(value))],
-        lambda outcome: True,
-    )
+    with Guard() as guard:
+        value = guard.attempt(read)
+        value_digest = guard.attempt(lambda: None if value is None else number(value))
+        error = guard.take_interrupts()
+        group.agree(
+            Vote(failed=group.failure_code(error), call=digest(subject), source=value_digest),
+            error,
+            lambda: [Statement(subject, value_digest, repr(value))],
+            lambda outcome: True,
+            guard.deliver_interrupts,
+        )
     return value
 
 
@@ -577,15 +480,28 @@ class Group:
         if not is_good(outcome):
             refusal = self.start_refusal(ticket, error, statements)
             self._complete(refusal)
-            raise error or CollectiveError(refusal.reason)
+            raise refusal.error or CollectiveError(refusal.reason)
         if has_followup(outcome):
             self._raise_first(self._complete_exchange(start_allgather(self.channel, ticket, None)), None)
         return outcome
 
     def _complete(self, operation: GatherScatter | Refusal) -> None:
-        """Wait for an operation without interrupts: all ranks take part in it, now or soon."""
-        with progress.hold_interrupts():
-            wait_until(operation.advance, self.check_peers)
+        """Wait for an operation without interrupts: all ranks take part in it, now or soon.
+
+        A second interrupt ends the wait. Then other ranks may lack what this one would have sent: the group is aborted.
+        """
+        with progress.hold_interrupts(), self.aborting_if_forced():
+            wait_until(operation.advance, self.check_peers, patience=math.inf)
+
+    @contextlib.contextmanager
+    def aborting_if_forced(self) -> Iterator[None]:
+        """Abort the group if an interrupt ends a wait in the block."""
+        try:
+            yield
+        except BaseException as caught:
+            if caught is progress.hold_interrupts.forced:
+                self.abort(describe_error(caught))
+            raise
 
     def _complete_exchange(self, exchange: GatherScatter) -> Any:
         """Wait for a gather-scatter and return its reply; all ranks raise if it has failed."""
@@ -621,19 +537,16 @@ class Group:
         sent : collection of int
             Ranks to which this rank has sent messages already.
         """
-        own_statements: list[Statement] = []
-        try:
-            own_statements = [statement.for_sending() for statement in statements()]
-        except Exception as caught:  # raised by the repr of a user's object, while other ranks wait
-            error = error or caught
-        report = (None if error is None else describe_error(error), own_statements, tuple(sent))
+        guard = Guard(error)  # the repr of a user's object may raise anything
+        own_statements = guard.attempt(lambda: [each.for_sending() for each in statements()], is_open=False) or []
+        report = (None if guard.error is None else describe_error(guard.error), own_statements, tuple(sent))
 
         def reply(reports: list[Any]) -> list[Any]:
             verdict = find_verdict(reports)
             senders = [tuple(k for k, report in enumerate(reports) if rank in report[2]) for rank in range(self.size)]
             return [(verdict, peers) for peers in senders]
 
-        return Refusal(self, ticket, GatherScatter(self.channel, ticket + CONTROL, report, reply))
+        return Refusal(self, ticket, GatherScatter(self.channel, ticket + CONTROL, report, reply), guard.error)
 
     def format_verdict(self, verdict: Verdict) -> str:
         """A verdict as text, with this rank's names of the ranks."""
@@ -675,6 +588,29 @@ class Group:
         self._raise_first(errors, error)
         return result
 
+    def call_on_all(
+        self, work: Callable[[], Any], reduce: Callable[[list[Any]], Any] | None = None, is_open: bool = True
+    ) -> Any:
+        """Call a function on every rank, and combine the results; an error on one is raised on all. Collective.
+
+        Parameters
+        ----------
+        work : callable
+            Does not wait for other ranks, if `is_open`: then interrupts end it.
+        reduce : callable, optional
+            As for `combine`.
+        is_open : bool
+            As for `Guard.attempt`.
+
+        Raises
+        ------
+        BaseException
+            The error of `work` on the rank that has it; CollectiveError on the others.
+        """
+        with Guard() as guard:
+            value = guard.attempt(work, is_open)
+            return self.combine(value, reduce, guard.take_interrupts())
+
     # -- resources
 
     def make_collectives(self) -> None:
@@ -683,9 +619,10 @@ class Group:
     def make_node(self) -> Node:
         """Find the ranks of this node, share memory, and measure the links between nodes, once. Collective over the group."""
         if self.node is None:
-            node = Node(self.rank, self.combine, self.names, self.remote_ranks, self.forced_node)
-            self.links = links_between(self.channel, node, self.combine, self.draw_ticket(), self.check_peers)
-            self.node = node
+            with progress.hold_interrupts(), self.aborting_if_forced():
+                node = Node(self.rank, self.call_on_all, self.names, self.remote_ranks, self.forced_node)
+                self.links = links_between(self.channel, node, self.call_on_all, self.draw_ticket(), self.check_peers)
+                self.node = node
         return self.node
 
     def forced_node(self) -> int | None:

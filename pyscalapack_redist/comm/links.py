@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..errors import CollectiveError, RedistributionError
+from ..errors import RedistributionError
 from .progress import wait_until
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Links(NamedTuple):
 def links_between(
     channel: Channel,
     node: Node,
-    combine: Callable[..., Any],
+    call_on_all: Callable[[Callable[[], Any]], list[Any]],
     tag: int,
     check_peers: Callable[[], None],
 ) -> Links | None:
@@ -74,8 +74,9 @@ def links_between(
         The group's channel.
     node : Node
         The ranks of this node.
-    combine : callable
-        Returns the list of all ranks' values. Collective over the group.
+    call_on_all : callable
+        Calls a function, and returns the list of its results on all ranks; an error on one is raised on all. Collective
+        over the group.
     tag : int
         A tag that no other message has.
     check_peers : callable
@@ -90,17 +91,14 @@ def links_between(
     if len(leaders) == 1:
         return None
     path = os.environ.get(VARIABLE) if channel.rank == 0 else None
-    path, problem, *values = combine(_read(path) if path else (None, None))[0]
-    if path is not None:
-        if problem is not None:
-            raise (CollectiveError if channel.rank else RedistributionError)(
-                f"rank 0 could not take part: {problem}" if channel.rank else problem
-            )
-        return _logged(Links(values[0], values[1], len(leaders), f"from {path}"))
+    values = call_on_all(lambda: _read(path) if path else None)[0]
+    if values is not None:
+        path, latency, rate = values
+        return _logged(Links(latency, rate, len(leaders), f"from {path}"))
     costs = (0.0, 0.0)
     if channel.rank in leaders:
         costs = _measure(channel, leaders, tag, check_peers)
-    latency, per_byte = map(max, zip(*combine(costs), strict=True))
+    latency, per_byte = map(max, zip(*call_on_all(lambda: costs), strict=True))
     return _logged(Links(latency, 1 / per_byte, len(leaders), "measured"))
 
 
@@ -126,8 +124,14 @@ def _measure(channel: Channel, leaders: list[int], tag: int, check_peers: Callab
     return best[EMPTY], (difference / (LARGER - SMALLER) if difference > 0 else best[LARGER] / LARGER)
 
 
-def _read(path: str) -> tuple[str, str] | tuple[str, None, float, float]:
-    """The path, and the text of an error, or None with the latency and the rate."""
+def _read(path: str) -> tuple[str, float, float]:
+    """The path, the latency and the rate.
+
+    Raises
+    ------
+    RedistributionError
+        The file cannot be read.
+    """
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
         latency, rate = float(values["latency"]), float(values["rate"])
@@ -137,8 +141,8 @@ def _read(path: str) -> tuple[str, str] | tuple[str, None, float, float]:
             raise ValueError(f"latency = {latency!r} times rate = {rate!r}, the bytes on the way, is no number")
     except Exception as caught:
         problem = f"{type(caught).__name__}: {caught}"
-        return path, (
+        raise RedistributionError(
             f"{VARIABLE}={path!r} must name a JSON file such as "
             f'{{"latency": 2e-6, "rate": 12e9}} (seconds, bytes per second): {problem[:200]}'
-        )
-    return path, None, latency, rate
+        ) from caught
+    return path, latency, rate

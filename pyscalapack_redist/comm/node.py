@@ -7,9 +7,8 @@ import os
 import secrets
 import socket
 import stat
-import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
+from .guard import Guard
 
 CORES = Path("/sys/devices/system/cpu")
 LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
@@ -24,9 +24,6 @@ AREA = 2 * 2**20  # bytes of a rank's slots in the ring
 VARIABLE = "PYSCALAPACK_REDIST_NODES"
 SPINS = 2000  # polls before a wait yields its core, if each rank has a core of its own
 MARK = 16  # random bytes behind the ring, which show that ranks have mapped the same memory
-
-# Not every system has sched_yield.
-yield_core: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 
 
 def usable_cores() -> frozenset[int]:
@@ -92,7 +89,6 @@ class Identity(NamedTuple):
     forced: int | None
     process: tuple[int, str] | None
     cores: frozenset[int]
-    problem: str | None
 
 
 class Node:
@@ -102,8 +98,9 @@ class Node:
     ----------
     rank : int
         This rank in the group.
-    allgather : callable
-        Returns the list of all ranks' values. Collective over the group.
+    call_on_all : callable
+        Calls a function, and returns the list of its results on all ranks; an error on one is raised on all. Collective
+        over the group.
     names : sequence of str
         Names of the ranks in error texts: "rank 3".
     remote_ranks : collection of int
@@ -133,31 +130,30 @@ class Node:
     def __init__(
         self,
         rank: int,
-        allgather: Callable[[Any], list[Any]],
+        call_on_all: Callable[[Callable[[], Any]], list[Any]],
         names: Sequence[str],
         remote_ranks: Collection[int] = (),
         forced: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.ring: Ring | None = None
-        identities: list[Identity] = allgather(_identify(forced))
-        problems = [(k, identity.problem) for k, identity in enumerate(identities) if identity.problem is not None]
-        if problems:
-            first, problem = problems[0]
-            if identities[rank].problem is not None:
-                raise RedistributionError(identities[rank].problem)
-            raise CollectiveError(f"{names[first]} could not take part: {problem}")
+        identities: list[Identity] = call_on_all(lambda: _identify(forced))
         is_forced = all(identity.forced is not None for identity in identities)
         places = [identity.forced if is_forced else identity.machine for identity in identities]
         node_ranks = [k for k, place in enumerate(places) if place == places[rank]]
         self.number = {peer: k for k, peer in enumerate(node_ranks)}
         self.size = len(node_ranks)
         self.leaders = np.array([places.index(place) for place in places], np.int64)
-        memory, self.description = self._share_memory(node_ranks, len(identities) == 1, rank, allgather)
-        if memory is not None:
+        memory, self.description = self._share_memory(node_ranks, len(identities) == 1, rank, call_on_all)
+
+        def make_ring() -> bool:
+            if memory is None:
+                return False
             cores = set().union(*(identities[k].cores for k in node_ranks))
             self.ring = Ring(memory, self.number[rank], self.size, AREA, SPINS if self.size <= len(cores) else 0)
-        self.whole = self.ring is not None and self.size == len(identities)
-        self.anywhere = any(allgather(self.ring is not None))
+            return True
+
+        self.anywhere = any(call_on_all(make_ring))
+        self.whole = memory is not None and self.size == len(identities)
         self._watched = []
         for peer in node_ranks:
             process = identities[peer].process
@@ -171,7 +167,7 @@ class Node:
         self._names = [names[peer] for peer in node_ranks]
 
     def _share_memory(
-        self, node_ranks: list[int], alone: bool, rank: int, allgather: Callable[[Any], list[Any]]
+        self, node_ranks: list[int], alone: bool, rank: int, call_on_all: Callable[[Callable[[], Any]], list[Any]]
     ) -> tuple[SharedMemory | None, str]:
         """Make memory shared by the ranks of this node, zero at first, and describe it; None and the reason without it.
 
@@ -181,28 +177,17 @@ class Node:
         shared: SharedMemory | None = None
         description = "one rank, which copies" if alone else "no other rank on this node"
         for make_file, name in ((_memory_file, "memfd"), (_shm_file, "/dev/shm")):
-            needed, memory, problem, opened = (len(node_ranks) > 1 or alone) and shared is None, None, None, None
+            needed, is_first = (len(node_ranks) > 1 or alone) and shared is None, rank == node_ranks[0]
             mark = secrets.token_bytes(MARK)
-            if needed and rank == node_ranks[0]:
-                try:
-                    opened = make_file(size)
-                    memory = SharedMemory(opened[0], size)
-                    memoryview(memory)[-MARK:] = mark
-                except Exception as caught:
-                    memory, problem = None, str(caught)
-            files = allgather((None if opened is None else opened[1], mark))
-            path, mark = files[node_ranks[0]]
-            if needed and memory is None and path is not None:
-                try:
-                    memory = _map_file(path, size, mark)
-                except Exception as caught:
-                    problem = str(caught)
-            failures = allgather(problem)
-            if opened is not None:
-                os.close(opened[0])
-                if opened[2]:
-                    with suppress(OSError):
-                        os.unlink(opened[1])
+            guard = Guard()  # without memory the ranks go on
+            with ExitStack() as at_end:
+                make = functools.partial(_marked_file, make_file, size, mark, at_end)
+                memory, path = (guard.attempt(make) if needed and is_first else None) or (None, None)
+                files = call_on_all(functools.partial(_pair, path, mark))
+                path, mark = files[node_ranks[0]]
+                if needed and not is_first and path is not None:
+                    memory = guard.attempt(functools.partial(_map_file, path, size, mark))
+                failures = call_on_all(functools.partial(_text_of, guard.error))
             node_failures = [failures[k] for k in node_ranks if failures[k] is not None]
             if needed and not node_failures:
                 shared = memory
@@ -272,12 +257,36 @@ def machine() -> tuple[str, ...]:
 
 def _identify(forced: Callable[[], int | None]) -> Identity:
     """Find the place of this rank."""
-    node, problem = None, None
-    try:
-        node = forced()
-    except Exception as caught:
-        problem = str(caught)
-    return Identity(machine(), node, _read_process(os.getpid()), usable_cores(), problem)
+    return Identity(machine(), forced(), _read_process(os.getpid()), usable_cores())
+
+
+def _pair(path: str | None, mark: bytes) -> tuple[str | None, bytes]:
+    return path, mark
+
+
+def _text_of(error: BaseException | None) -> str | None:
+    """The text of an error without which the ranks can do; others are raised."""
+    if error is not None and not isinstance(error, Exception):
+        raise error
+    return None if error is None else str(error)
+
+
+def _marked_file(
+    make_file: Callable[[int], tuple[int, str, bool]], size: int, mark: bytes, at_end: ExitStack
+) -> tuple[SharedMemory, str]:
+    """Make a file and map it, with a mark; its memory and its path. At the end it is closed, and has no name."""
+    descriptor, path, has_name = make_file(size)
+    at_end.callback(os.close, descriptor)
+    if has_name:
+        at_end.callback(_unlink, path)
+    memory = SharedMemory(descriptor, size)
+    memoryview(memory)[-MARK:] = mark
+    return memory, path
+
+
+def _unlink(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def _read_process(number: int) -> tuple[int, str] | None:

@@ -6,12 +6,15 @@ An interrupt ends a wait, not the task: signals are held back while a task chang
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the wrappers in `signal` make enumerations of all numbers, which takes longer than the rest
+import functools
+import os
 import threading
+import time
 from collections.abc import Callable
+from types import CodeType, FrameType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from .mpi import MPI
-from .node import yield_core
 
 T = TypeVar("T")
 
@@ -20,6 +23,7 @@ SIGNALS = (_signal.SIGINT, _signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _si
 _MAIN = threading.main_thread()
 POLLS = 20  # before a wait yields its core: a few microseconds
 POLLS_PER_CHECK = 50  # polls between two checks of the peers
+HELD_SECONDS = 0.5  # for which a wait holds back an interrupt that may go into the next vote of a call
 
 
 class Task(Protocol):
@@ -38,7 +42,8 @@ class _ThreadState(threading.local):
 
 
 thread_state = _ThreadState()
-pause: Callable[[], object] = yield_core  # called by a wait after polls without progress
+# Called by a wait after polls without progress. Not every system has sched_yield.
+pause: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 
 
 def tasks_in_flight() -> dict[Task, None]:
@@ -60,6 +65,7 @@ def wait_until(
     check_peers: Callable[[], None] | None = None,
     task: object = None,
     waits: bool = False,
+    patience: float = HELD_SECONDS,
 ) -> T:
     """Poll until the result is true, and return it; meanwhile make progress on all tasks but `task`.
 
@@ -76,6 +82,8 @@ def wait_until(
         The task that `finished` advances, if any.
     waits : bool
         Whether `finished` itself waits for a while.
+    patience : float
+        Seconds for which an interrupt that the caller holds back does not end the wait; a second one does at once.
     """
     tasks, own = thread_state.tasks, task is not None
     spins = POLLS
@@ -92,37 +100,69 @@ def wait_until(
                     pause()
         if check_peers is not None:
             check_peers()
+        force_interrupts(patience)
 
 
 class hold_interrupts:  # noqa: N801 - used like a function
     """Hold back signals with Python handlers in a `with` body, until its end or `deliver_interrupts`.
 
     A handler may raise, as that of SIGINT does, and would leave a task in the middle of a step. Nested uses leave the signals
-    to the outermost.
+    to the outermost, unless that is open, as in the work of a `Guard`.
+
+    Attributes
+    ----------
+    pending : list
+        The signals that have arrived and are held back.
+    is_open : bool
+        Whether signals are handled at once for the time being.
+    forced : BaseException or None
+        The exception of a signal that ended a wait of this rank alone (`force_interrupts`), until the outermost use ends.
     """
 
-    _outermost: ClassVar[hold_interrupts | None] = None
+    current: ClassVar[hold_interrupts | None] = None  # the one that holds signals back, in the main thread
+    forced: ClassVar[BaseException | None] = None
+    own_code: ClassVar[set[CodeType]] = set()  # functions in which signals are held back also while it is open
+    _handlers: ClassVar[dict[int, Any]] = {}  # of the program
 
     def __enter__(self) -> hold_interrupts:
         self.pending: list[tuple[int, Any]] = []
-        self._handlers: list[tuple[int, Any]] = []
-        if self._outermost is None and _MAIN is threading.current_thread():
-            for number in SIGNALS:
+        self.is_open, self._since = False, 0.0
+        self._outer, self._is_current = hold_interrupts.current, False
+        if (self._outer is None or self._outer.is_open) and _MAIN is threading.current_thread():
+            self._is_current, hold_interrupts.current = True, self
+            for number in SIGNALS if self._outer is None else ():
                 handler = _signal.getsignal(number)
-                if callable(handler):
-                    _signal.signal(number, self._keep)
-                    self._handlers.append((number, handler))
-            type(self)._outermost = self
+                if callable(handler) and handler is not _receive:
+                    self._handlers[number] = handler
+                    _signal.signal(number, _receive)
         return self
 
-    def _keep(self, number: int, frame: object) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal, or hold it back."""
+        if self.is_open and (frame is None or frame.f_code not in self.own_code):
+            self._handlers[number](number, frame)
+            return
+        if not self.pending:
+            self._since = time.monotonic()
         self.pending.append((number, frame))
 
     def deliver_interrupts(self) -> None:
         """Handle the signals that have arrived."""
         while self.pending:
             number, frame = self.pending.pop(0)
-            dict(self._handlers)[number](number, frame)
+            self._handlers[number](number, frame)
+
+    def force(self, patience: float) -> None:
+        """Handle the signals that have arrived if they are two or more, or if the first one is older than `patience`."""
+        if len(self.pending) < 2 and time.monotonic() - self._since < patience:
+            return
+        signals = dict(self.pending)  # a second one of a number adds nothing
+        self.pending[:] = list(signals.items())
+        try:
+            self.deliver_interrupts()
+        except BaseException as caught:
+            hold_interrupts.forced = caught
+            raise
 
     def end(self) -> list[int]:
         """Stop holding signals back; return the numbers of those that have arrived, unhandled."""
@@ -130,14 +170,45 @@ class hold_interrupts:  # noqa: N801 - used like a function
         return [number for number, _ in self.pending]
 
     def __exit__(self, *exception: object) -> None:
-        self._restore()
-        self.deliver_interrupts()
+        try:
+            self._restore()
+        finally:
+            self.deliver_interrupts()
 
     def _restore(self) -> None:
-        if self._outermost is self:
-            type(self)._outermost = None
-        for number, handler in self._handlers:
-            _signal.signal(number, handler)
+        if not self._is_current:
+            return
+        self._is_current, hold_interrupts.current = False, self._outer
+        if self._outer is not None:
+            return
+        hold_interrupts.forced = None
+        for number, handler in self._handlers.items():
+            if _signal.getsignal(number) is _receive:
+                _signal.signal(number, handler)
+
+
+def _receive(number: int, frame: FrameType | None) -> None:
+    """The handler of signals while they are held back. One that is left when an interrupt ends `_restore` hands them on."""
+    held = hold_interrupts.current
+    if held is None:
+        hold_interrupts._handlers[number](number, frame)
+    else:
+        held.receive(number, frame)
+
+
+def current_hold() -> hold_interrupts | None:
+    """The use of `hold_interrupts` that holds back the signals of this thread."""
+    return hold_interrupts.current if _MAIN is threading.current_thread() else None
+
+
+def force_interrupts(patience: float = HELD_SECONDS) -> None:
+    """Handle signals that a call holds back for its next vote, where that does not come: at the second, or after a while.
+
+    Called in a wait, between two steps. What it raises passes all guards.
+    """
+    held = hold_interrupts.current
+    if held is not None and held.pending and _MAIN is threading.current_thread():
+        held.force(patience)
 
 
 def call_blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> T:

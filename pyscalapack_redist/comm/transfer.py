@@ -23,7 +23,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ..errors import CollectiveError
 from . import progress
-from .group import CONTROL, GatherScatter, Group, Refusal
+from .gather_scatter import GatherScatter
+from .group import CONTROL, Group, Refusal
+from .guard import Guard
 from .progress import advance_others, hold_interrupts, tasks_in_flight, wait_until
 from .series import Series
 from .vote import Outcome, Rows, Statement, Verdict, Vote
@@ -276,12 +278,12 @@ class Transfer(Generic[Result]):
             return False
         verdict: Verdict | None
         verdict, known = exchange.reply if exchange.failure is None else (exchange.failure, None)
-        try:
-            if verdict is not None:
-                raise exchange.error or CollectiveError(self._group.format_verdict(verdict))
-            payload.take_memory(known, self._voting.outcome)
-        except BaseException as caught:
-            payload.error = caught
+        guard = Guard()
+        if verdict is not None:
+            guard.error = exchange.error or CollectiveError(self._group.format_verdict(verdict))
+        else:
+            guard.attempt(lambda: payload.take_memory(known, self._voting.outcome), is_open=False)
+        payload.error = guard.error
         self._refuse(list)
         self.state = State.CONFIRMING
         return True
@@ -307,7 +309,7 @@ class Transfer(Generic[Result]):
         if not self._refusal.advance() or not self._payload.is_sent():
             return False
         self._payload.close()
-        self._error = self._payload.error or CollectiveError(self._refusal.reason)
+        self._error = self._refusal.error or CollectiveError(self._refusal.reason)
         self._payload.record_failure(self._error)
         self.state = State.REFUSED
         return True

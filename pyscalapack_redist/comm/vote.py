@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .._kernels.ring import RULES, Outcome, RingVoting, Vote
 from .channel import Channel
+from .guard import Guard
 
 __all__ = [
     "LONGEST",
@@ -360,8 +361,9 @@ def is_good(outcome: Outcome) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """The text of an error for other ranks."""
-    return f"{type(error).__name__}: {error}"
+    """The text of an error for other ranks. Never raises: an error of the user's may have no text."""
+    text = Guard().attempt(lambda: f"{type(error).__name__}: {error}", is_open=False)
+    return f"{type(error).__name__}, whose text cannot be made" if text is None else text
 
 
 def find_verdict(reports: Sequence[tuple[str | None, Sequence[Statement], object]]) -> Verdict:

@@ -22,8 +22,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..comm.groups import MergedIntercomm, check_running, merge_intercomm
+from ..comm.guard import Guard
 from ..comm.mpi import MPI
-from ..comm.progress import call_blocking
+from ..comm.progress import call_blocking, force_interrupts
 from ..errors import CollectiveError, ConnectError
 from .rendezvous import OTHER, RankLock, RendezvousFile, Watch, accept_port, check_directory, offer_port, wait_for
 
@@ -255,20 +256,20 @@ class _Side:
 
         Ranks wait for the last one without keeping a core busy.
         """
-        error: BaseException | None = None
-        try:
-            value = call()
-        except BaseException as caught:
-            error = caught
-        barrier = self.comm.Ibarrier()
-        while not barrier.Test():
-            time.sleep(0.002)
-        for rank, problem in enumerate(self.comm.allgather(error and self._in_words(error))):
-            if problem is not None:
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                raise ConnectError(which.format(rank) + problem)
-        return value
+        with Guard() as guard:
+            value: Any = guard.attempt(call)
+            error = guard.take_interrupts()
+            barrier = self.comm.Ibarrier()
+            while not barrier.Test():
+                time.sleep(0.002)
+                force_interrupts()
+            for rank, problem in enumerate(self.comm.allgather(error and self._in_words(error))):
+                if problem is not None:
+                    if error is not None and not isinstance(error, Exception):
+                        raise error
+                    raise ConnectError(which.format(rank) + problem)
+            result: T = value
+            return result
 
     def _by_root(self, call: Callable[[], T]) -> T:
         """Call a function on rank 0, and return its value on all ranks."""

@@ -25,11 +25,11 @@ from .. import tracing
 from ..adapters.arguments import layout_of_argument, to_distributed
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
+from ..comm.guard import Guard, holding_interrupts
 from ..comm.links import Links
 from ..comm.mpi import MPI
-from ..comm.progress import hold_interrupts
 from ..comm.vote import Outcome, Statement, Vote, digest
-from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, unknown
+from ..errors import ArrayError, DescriptorError, ScheduleError, unknown
 from ..exchanges import Extents
 from ..exchanges.collective import Bruck
 from ..exchanges.exchange import MEMORY_LIMIT
@@ -49,6 +49,7 @@ from .operation import op_layout
 from .plan import Plan
 from .redistribution import Redistribution
 from .spec import RETURNS_ARRAY, RETURNS_PLAN, Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
+from .stages import Stage
 
 
 class Agreed(NamedTuple):
@@ -107,7 +108,7 @@ def plan(
 
 
 def agreed_plan(
-    desc_a: object, desc_b: object, options: tuple[Any, ...], returns: int | None, error: Exception | None = None
+    desc_a: object, desc_b: object, options: tuple[Any, ...], returns: int | None, error: BaseException | None = None
 ) -> Agreed:
     """The plan for two layouts, on which all ranks agree. Collective over the processes of the layouts, or over `comm`.
 
@@ -119,12 +120,12 @@ def agreed_plan(
         Keyword arguments of `plan`, in the order in which `Spec` has them.
     returns : {RETURNS_PLAN, RETURNS_ARRAY, None}
         What the user's call returns; None on a rank whose call returns what the other ranks ask for.
-    error : Exception, optional
+    error : BaseException, optional
         An error in this rank's arguments that the caller has found, or None.
     """
-    desc_a = layout_of_argument("desc_a", desc_a, options[COMM], desc_b)
-    desc_b = layout_of_argument("desc_b", desc_b, options[COMM], desc_a)
-    with hold_interrupts() as held:
+    with Guard() as guard:
+        desc_a = layout_of_argument("desc_a", desc_a, options[COMM], desc_b)
+        desc_b = layout_of_argument("desc_b", desc_b, options[COMM], desc_a)
         spec = resolve(desc_a, desc_b, *options, returns, error)
         if spec.on_paper or spec.idle:
             inside = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
@@ -132,7 +133,7 @@ def agreed_plan(
             return Agreed(local_plan, returns == RETURNS_ARRAY, spec.dtype)
         with tracing.phase("plan", desc_a, desc_b):
             group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
-            return _agreed_plan(spec, group, held.deliver_interrupts)
+            return _agreed_plan(spec, group, guard)
 
 
 def _paper_plan(plan: Plan) -> Redistribution:
@@ -146,18 +147,15 @@ def _paper_plan(plan: Plan) -> Redistribution:
 PLANNED, NOT_PLANNED, LACKS_DATA = range(3)
 
 
-def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None]) -> Agreed:
+def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
     """The plan that all ranks ask for, from the cache or new. Collective over the group.
 
     Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
     all ranks make and keep the same plans.
     """
-    asked, error = spec.asked(), spec.error
-    ahead = group.plans.get(asked) or _plan_ahead(spec, group)
-    try:
-        deliver_interrupts()
-    except BaseException as caught:
-        error = error or caught
+    asked, guard.error = spec.asked(), spec.error
+    ahead = group.plans.get(asked) or Guard().attempt(lambda: _plan_ahead(spec, group), is_open=False)
+    error = guard.take_interrupts()
     pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
@@ -173,7 +171,7 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
 
     # `packed` is a field that no other use of this vote needs: ranks that know what the call returns know the same
     vote = Vote(failed=group.failure_code(error), pending=pending, packed=spec.returns, **asked._asdict())
-    outcome = group.agree(vote, error, spec.statements, has_more, deliver_interrupts)
+    outcome = group.agree(vote, error, spec.statements, has_more, guard.deliver_interrupts)
     key = Asked.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
     agreed = cached or _plan_together(spec, group, outcome.pending == LACKS_DATA)
@@ -191,21 +189,18 @@ def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
-    """A plan built before the vote; None if that needs data from other ranks, or fails.
+    """A plan built before the vote; None if that needs data from other ranks.
 
-    Nothing is sent. The slow path raises the error again, collectively.
+    Nothing is sent. An error counts as None: the slow path raises it again, collectively.
     """
     node = group.node
     if spec.error is not None or not spec.knows_both or node is None or not node.whole:
         return None
     start = time.perf_counter()
-    try:
-        chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
-        if chosen.exchange is not Shared or not is_by_formula(chosen.schedule):
-            return None
-        plan = build(spec, chosen, group)
-    except Exception:
+    chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
+    if chosen.exchange is not Shared or not is_by_formula(chosen.schedule):
         return None
+    plan = build(spec, chosen, group)
     plan.planning = {"messages": time.perf_counter() - start}
     _log(plan)
     return Redistribution(plan)
@@ -250,17 +245,18 @@ def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:
 
 def _search_on_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list[SearchedSteps]:
     """The steps that the first rank finds, on all ranks; its error is raised on all. Collective over the group."""
-    result: list[SearchedSteps] | Exception | None = None
-    if group.rank == 0:
-        try:
-            result = find()
-        except Exception as caught:
-            result = caught
-    result = group.combine(result, first_known)
-    if isinstance(result, Exception):
-        raise result
-    assert result is not None
-    return result
+    guard = Guard()  # without interrupts
+    steps = guard.attempt(find, is_open=False) if group.rank == 0 else None
+    if guard.error is not None and not isinstance(guard.error, Exception):
+        group.combine(error=guard.error)
+    steps, error = group.combine((steps, guard.error), _of_first)
+    if error is not None:
+        raise error
+    return steps  # type: ignore[no-any-return]
+
+
+def _of_first(values: list[Any]) -> Any:
+    return values[0]
 
 
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
@@ -294,19 +290,26 @@ def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
     def largest(replies: list[Any]) -> Any:
         return [tuple(map(max, zip(*extents, strict=True))) for extents in zip(*replies, strict=True)]
 
-    try:
-        plan = make()
-    except Exception as caught:
-        group.combine(error=caught)
-        raise
-    stages = plan.stages if plan.direct_stage is None else (*plan.stages, plan.direct_stage)
-    extents = group.combine([tuple(stage.extents) for stage in stages], largest)
+    plans: list[Plan] = []
+
+    def make_extents() -> list[tuple[int, ...]]:
+        plans.append(make())
+        return [tuple(stage.extents) for stage in _all_stages(plans[0])]
+
+    extents = group.call_on_all(make_extents, largest, is_open=False)
+    plan = plans[0]
+    stages = _all_stages(plan)
     with_vote = group.voting_ring is None and not plan.may_ask_dtypes
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
         stage.exchange.check(agreed, stage.options.buffers)
         stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, with_vote=with_vote)
     return plan
+
+
+def _all_stages(plan: Plan) -> Sequence[Stage]:
+    """The stages of a plan, and that without layouts in between."""
+    return plan.stages if plan.direct_stage is None else (*plan.stages, plan.direct_stage)
 
 
 EXCHANGES = ("auto", "shared", "nonblocking")
@@ -342,35 +345,34 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     # interrupts come before the vote, which reports them; afterwards all ranks make the batch
-    with hold_interrupts() as held:
-        return _make_batch(plans, exchange, memory_limit, held.deliver_interrupts)
+    with Guard() as guard:
+        return _make_batch(guard, plans, exchange, memory_limit)
 
 
 def _make_batch(
-    plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str, deliver_interrupts: Callable[[], None]
+    guard: Guard, plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str
 ) -> Redistribution:
     """Check this rank's arguments, and make the batch."""
     valid = [plan for plan in plans if isinstance(plan, Redistribution)]
-    error: RedistributionError | None = None
-    limit = MEMORY_LIMIT
-    try:
+
+    def check() -> int:
         _check(plans, exchange)
-        limit = checked_memory(memory_limit)
-    except RedistributionError as caught:
-        error = caught
+        return checked_memory(memory_limit)
+
+    limit = guard.attempt(check) or MEMORY_LIMIT
     if not valid:
-        raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
+        raise guard.error or ScheduleError("batch() needs at least one plan, made by redistribute")
     comm = valid[0].desc_a.comm
     if comm is None:
         raise DescriptorError(f"plan 0 is {valid[0]!r}, on paper: make its descriptors on a communicator")
     check_alive(comm)
     ranks = tuple(sorted({rank for plan in valid if _is_on(plan, comm) for rank in _ranks(plan)}))
     if comm.Get_rank() not in ranks:
-        if error is not None:
-            raise error
+        if guard.error is not None:
+            raise guard.error
         idle = Choice("natural", Nonblocking, "no part in any plan")
         return Redistribution(build_batch([plan.inside for plan in plans], idle, limit, 0, None), plans)
-    return _agreed_batch(plans, group_of(comm, ranks), exchange, limit, error, deliver_interrupts)
+    return _agreed_batch(guard, plans, group_of(comm, ranks), exchange, limit)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
@@ -416,12 +418,7 @@ def _ranks(plan: Redistribution) -> tuple[int, ...]:
 
 
 def _agreed_batch(
-    plans: tuple[Redistribution, ...],
-    group: Group,
-    exchange: str,
-    memory_limit: int,
-    error: BaseException | None,
-    deliver_interrupts: Callable[[], None],
+    guard: Guard, plans: tuple[Redistribution, ...], group: Group, exchange: str, memory_limit: int
 ) -> Redistribution:
     """Agree on the plans of a batch, and make it. Collective over the group. Interrupts are delivered before the vote."""
     meant = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
@@ -444,12 +441,9 @@ def _agreed_batch(
         return listed
 
     call = digest(("batch", exchange, memory_limit, requests))
-    try:
-        deliver_interrupts()
-    except BaseException as caught:
-        error = error or caught
+    error = guard.take_interrupts()
     vote = Vote(failed=group.failure_code(error), call=call)
-    group.agree(vote, error, statements, lambda outcome: True, deliver_interrupts)
+    group.agree(vote, error, statements, lambda outcome: True, guard.deliver_interrupts)
     moments = [time.perf_counter()]
     node = group.make_node()
     moments += [time.perf_counter()] * 2  # no schedule is searched for
@@ -595,6 +589,7 @@ def gather(
 ) -> NDArray[Any] | None: ...
 
 
+@holding_interrupts
 @takes_arrays("desc", "local")
 def gather(
     desc: LayoutArgument, local: NDArray[Any] | None, root: int | None = 0, *, comm: MPI.Intracomm | None = None
@@ -637,6 +632,7 @@ def from_root(
     return _move("scatter", desc, read, root, out)
 
 
+@holding_interrupts
 def _move(
     call: str,
     desc: Descriptor,
@@ -659,9 +655,9 @@ def _agree_on_array(
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
     everyone = group_of_all(desc)
-    error: Exception | None = None
-    array: NDArray[Any] | None = None
-    try:
+
+    def read_checked() -> NDArray[Any] | None:
+        nonlocal root
         if call == "scatter" or root is not None:
             root = whole_number("root", root, 0)
             if root >= everyone.size:
@@ -672,19 +668,23 @@ def _agree_on_array(
         array = host_array("array" if call == "scatter" else "local", read()) if holds else None
         if array is not None and not isinstance(array, np.ndarray):
             raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
-    except Exception as caught:
-        error = caught
-    place = "all" if root is None else root if error is None else None
-    everyone.agree(
-        Vote(failed=everyone.failure_code(error), call=digest((call, desc.layout_digest, place))),
-        error,
-        lambda: [
-            Statement("the call", call, call),
-            Statement("desc", desc.layout_digest, repr(desc)),
-            Statement("root", place, repr(root)),
-        ],
-        lambda outcome: True,
-    )
+        return array
+
+    with Guard() as guard:
+        array = guard.attempt(read_checked)
+        error = guard.take_interrupts()
+        place = "all" if root is None else root if error is None else None
+        everyone.agree(
+            Vote(failed=everyone.failure_code(error), call=digest((call, desc.layout_digest, place))),
+            error,
+            lambda: [
+                Statement("the call", call, call),
+                Statement("desc", desc.layout_digest, repr(desc)),
+                Statement("root", place, repr(root)),
+            ],
+            lambda outcome: True,
+            guard.deliver_interrupts,
+        )
     dtype = everyone.combine(None if array is None else array.dtype, first_known)
     if dtype is None:
         raise ArrayError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._kernels.bundle import dense_strides
-from ..comm.group import Group
 from ..comm.links import Links
 from ..errors import CollectiveError
 from ..exchanges import Exchange
@@ -267,19 +266,8 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
             common_dtypes.append(next(iter(first_rank), None))
         return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
 
-    dtypes_by_rank = _gather(group, lambda: _dtypes(plan, dtype))
-    return _combine_reports(_gather(group, report))
-
-
-def _gather(group: Group, make: Callable[[], Any]) -> list[Any]:
-    """Gather the values of all ranks, by rank; raise an error of one rank on all. Collective over the group."""
-    value, error = None, None
-    try:
-        value = make()
-    except Exception as caught:
-        error = caught
-    values: list[Any] = group.combine(value, error=error)
-    return values
+    dtypes_by_rank = group.call_on_all(lambda: _dtypes(plan, dtype))
+    return _combine_reports(group.call_on_all(report))
 
 
 COLUMNS = ("sends", "receives", "bytes_sent", "bytes_received", "bytes_copied")

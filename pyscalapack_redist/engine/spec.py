@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..comm.groups import MergedIntercomm, MPIGroup, check_alive, check_running, group_of, merge_intercomm
+from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.vote import Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, ScheduleError, shown, unknown
@@ -225,7 +226,7 @@ class Spec:
         fill: str | None = None,
         agree: str = "always",
         returns: int | None = RETURNS_PLAN,
-        error: Exception | None = None,
+        error: BaseException | None = None,
     ) -> None:
         self.error: BaseException | None = error
         self.returns = returns
@@ -275,7 +276,7 @@ class Spec:
         self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill, self.agree = (
             options
         )
-        self.call = 0 if self.error is not None else _options_digest(options, self._via_on_all_ranks)
+        self.call = self._check(lambda: _options_digest(options, self._via_on_all_ranks)) or 0
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
@@ -290,11 +291,10 @@ class Spec:
 
     def _check(self, check: Callable[[], T]) -> T | None:
         """The result of a check; None if it fails. The first error is stored."""
-        try:
-            return check()
-        except Exception as caught:
-            self.error = self.error or caught
-            return None
+        guard = Guard(self.error)
+        checked = guard.attempt(check)
+        self.error = guard.error
+        return checked
 
     def known(self) -> tuple[Any, ...]:
         """This rank's layouts and dtype, None for unknown ones, as they are sent to other ranks."""
@@ -486,6 +486,8 @@ def checked_dtype(dtype: object) -> np.dtype[Any]:
     """The dtype, if its elements can be moved."""
     try:
         checked = np.dtype(dtype)  # type: ignore[call-overload]
+    except MemoryError:
+        raise
     except Exception as caught:
         raise ArrayError(f"dtype = {shown(dtype)} is not a NumPy dtype: {caught}") from caught
     check_dtype(checked)
@@ -498,7 +500,7 @@ def _merged(comm: object) -> MergedIntercomm | None:
 
 
 def _communicator(
-    desc_a: object, desc_b: object, comm: MPI.Intracomm | MPI.Intercomm | None, error: Exception | None
+    desc_a: object, desc_b: object, comm: MPI.Intracomm | MPI.Intercomm | None, error: BaseException | None
 ) -> MPI.Intracomm:
     """The communicator through which the ranks can communicate; raises `error` if none is known."""
     if comm is not None:

@@ -18,6 +18,7 @@ from .._kernels.bundle import Origins, address_of
 from .._kernels.call import Call, Kinds
 from .._kernels.transport import Traffic
 from ..comm.group import DATA, Group
+from ..comm.guard import Guard
 from ..comm.progress import hold_interrupts, wait_until
 from ..comm.transfer import CountedVoting, Transfer
 from ..comm.vote import Outcome, RingVoting, Rows, Statement, Vote, describe_dispute, describe_error
@@ -104,29 +105,35 @@ class Use:
 
     # -- before the vote
 
-    def check(self, a: Any, out: Any, alpha: object, beta: object, deliver_interrupts: Callable[[], None]) -> None:
+    def check(self, guard: Guard, a: Any, out: Any, alpha: object, beta: object) -> None:
         """Check this rank's arrays and take the memory for them; an error is kept for the vote."""
-        plan = self.plan
-        try:
-            prepare()  # on every rank, also one without arrays: the vote reports an error
-            self.operands = operands = prepare_operands(plan, a, out, alpha, beta)
-            self._kind = operands.kind
-            terms, item_bytes = plan.terms, 0
-            if terms is not None and terms.is_bound:
-                terms.check_usable()
-                terms.check(operands.factors[0])
-                self.operands, item_bytes = operands._replace(element_order=terms.element_order), terms.item_bytes
-            try:
-                self._take_memory(plan.known_dtypes(operands), item_bytes)
-            except Exception:
-                if not plan.may_ask_dtypes or None not in operands.dtypes:
-                    raise
-                plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
-            deliver_interrupts()
-            if self.binding is not None and operands.item_bytes:
-                self._rows = self.progress.pack_for_vote()
-        except BaseException as caught:
-            self.error = caught
+        self.operands = operands = guard.attempt(lambda: self._prepare(a, out, alpha, beta))  # runs code of the arrays
+        if operands is not None:
+            guard.attempt(lambda: self._take_known_memory(operands), is_open=False)
+        self.error = guard.take_interrupts()
+        if self.error is None and self.binding is not None and operands is not None and operands.item_bytes:
+            self._rows = guard.attempt(self.progress.pack_for_vote, is_open=False)
+            self.error = guard.error
+
+    def _prepare(self, a: Any, out: Any, alpha: object, beta: object) -> Operands:
+        prepare()  # on every rank, also one without arrays: the vote reports an error
+        self._inputs = find_wrapped(self.plan, a, out)
+        return prepare_operands(self.plan, a, out, alpha, beta)
+
+    def _take_known_memory(self, operands: Operands) -> None:
+        """Take memory for operands whose dtypes this rank knows, in a plan whose terms they fit."""
+        plan, self._kind = self.plan, operands.kind
+        terms, item_bytes = plan.terms, 0
+        if terms is not None and terms.is_bound:
+            terms.check_usable()
+            terms.check(operands.factors[0])
+            self.operands, item_bytes = operands._replace(element_order=terms.element_order), terms.item_bytes
+        attempt = Guard()
+        attempt.attempt(lambda: self._take_memory(plan.known_dtypes(operands), item_bytes), is_open=False)
+        if attempt.error is not None:
+            if not plan.may_ask_dtypes or None not in operands.dtypes:
+                raise attempt.error
+            plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
 
     def _take_memory(self, dtypes: Dtypes | None, item_bytes: int = 0) -> None:
         """Bind exchanges, and take staging memory and arrays in between, unless a dtype or the order of elements is unknown."""
@@ -428,34 +435,32 @@ def start_use(
 
     The vote reports an error of this rank; all ranks raise it when they wait for the transfer.
     """
-    group, inputs = plan.group, find_wrapped(plan, a, out)
+    group = plan.group
     if group is None:
         use = Use(plan, measured=measured)
-        use.operands, use._inputs = prepare_operands(plan, a, out, alpha, beta), inputs
+        use.operands = use._prepare(a, out, alpha, beta)
         return Transfer(None, use)
     group.check_usable()
-    with hold_interrupts() as held:
+    with Guard(error) as guard:
         terms = plan.terms
         if terms is not None:
-            error = _wait_for_terms(plan, terms, held.deliver_interrupts, error)
+            _wait_for_terms(plan, terms, guard)
             if plan.series is not None:
                 terms.check_usable()
             terms.draw(group)
         ticket = group.draw_ticket() if plan.series is None else 0
         use = Use(plan, ticket, spent, measured)
-        use._inputs, use.error = inputs, error
-        if error is None:
-            use.check(a, out, alpha, beta, held.deliver_interrupts)
+        use.error = guard.error
+        if guard.error is None:
+            use.check(guard, a, out, alpha, beta)
         transfer: Transfer[Any] = Transfer(group, use, ticket)
         if terms is not None:
             terms.note_start(transfer)
         return transfer
 
 
-def _wait_for_terms(
-    plan: Plan, terms: Terms, deliver_interrupts: Callable[[], None], error: BaseException | None
-) -> BaseException | None:
-    """Wait until the plan's first call is settled, so that all ranks vote or none; return the error or an interrupt.
+def _wait_for_terms(plan: Plan, terms: Terms, guard: Guard) -> None:
+    """Wait until the plan's first call is settled, so that all ranks vote or none; the guard keeps an error or an interrupt.
 
     After a second interrupt this rank takes no part in what the other ranks call, so it aborts the group.
     """
@@ -464,19 +469,19 @@ def _wait_for_terms(
 
     def check_peers() -> None:
         group.check_peers(plan)
-        deliver_interrupts()
+        guard.deliver_interrupts()
 
     while not terms.is_settled():
-        try:
-            wait_until(terms.is_settled, check_peers)
-        except CollectiveError as caught:  # the group has been aborted, which settles the call
-            error = error or caught
-        except BaseException as caught:
-            if is_interrupted:
-                group.abort(describe_error(caught))
-                raise
-            error, is_interrupted = error or caught, True
-    return error
+        wait = Guard()
+        with group.aborting_if_forced():
+            wait.attempt(lambda: wait_until(terms.is_settled, check_peers), is_open=False)
+        guard.error = guard.error or wait.error
+        if wait.error is None or isinstance(wait.error, CollectiveError):  # the group has been aborted: that settles it
+            continue
+        if is_interrupted:
+            group.abort(describe_error(wait.error))
+            raise wait.error
+        is_interrupted = True
 
 
 def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer[Any]:

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
+from ..comm.guard import Guard, holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..engine.local_arrays import check_dtype, dtype_digest, make_out
@@ -39,7 +40,7 @@ from .contents import (
 )
 from .hdf5 import Hdf5, library, read_dataset
 from .replacement import check_regular, replace_file
-from .slabs import ArrayFile, MPIFile, on_all, on_first, one_file, outcome_of
+from .slabs import ArrayFile, MPIFile, as_file_error, on_all, on_first, one_file
 from .zarr_store import ZarrStore, check_array_store, read_array
 from .zarr_store import library as zarr_library
 
@@ -81,6 +82,7 @@ def load(
 ) -> NDArray[Any] | None: ...
 
 
+@holding_interrupts
 def load(
     desc: LayoutArgument | Distributed,
     path: str | os.PathLike[str],
@@ -175,9 +177,10 @@ def load(
         part.check(name)
         return name, wanted, None if out is None else _local_array("out", out, desc)
 
-    checked, error = outcome_of(check)
+    guard = Guard()
+    checked = guard.attempt(lambda: as_file_error(check))
     name, wanted, local = checked or ("", None, None)
-    wanted = _agreed(group, desc, ("load", name, *part.key, dataset), wanted, error)
+    wanted = _agreed(group, desc, ("load", name, *part.key, dataset), wanted, guard.take_interrupts())
     file = _array_file(group, name, name, dataset)
     with one_file(group, file.identity(), file.callers):
         array = file.locate(part, desc, wanted)
@@ -228,6 +231,7 @@ def save(
 ) -> None: ...
 
 
+@holding_interrupts
 @takes_arrays("desc", "local")
 def save(
     desc: LayoutArgument,
@@ -324,10 +328,11 @@ def save(
             check_named(name, own.dtype)
         return name, own, checked_chunking
 
-    checked, error = outcome_of(check)
+    guard = Guard()
+    checked = guard.attempt(lambda: as_file_error(check))
     name, local, chunking = checked or ("", None, chunking)
     dtype = None if local is None else local.dtype
-    dtype = _agreed(group, desc, ("save", name, *part.key, dataset, *chunking.key), dtype, error)
+    dtype = _agreed(group, desc, ("save", name, *part.key, dataset, *chunking.key), dtype, guard.take_interrupts())
     if dtype is None:
         raise ArrayError(
             "local is None on every rank, so the dtype is unknown: pass an empty array of that dtype on one rank"
@@ -355,7 +360,11 @@ def save(
 
 
 def _agreed(
-    group: MPIGroup, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None, error: Exception | None
+    group: MPIGroup,
+    desc: Descriptor,
+    call: tuple[object, ...],
+    dtype: np.dtype[Any] | None,
+    error: BaseException | None,
 ) -> np.dtype[Any] | None:
     """Raise on every rank unless all arguments are valid and equal; returns the dtype, if a rank knows it. Collective."""
     dtype_hash = None if dtype is None else dtype_digest(dtype)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..comm.group import Group
 from ..comm.groups import MPIGroup
+from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.node import machine
 from ..comm.progress import call_blocking
@@ -47,30 +48,37 @@ NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")
 
 def on_all(group: Group, action: Callable[[], T]) -> T:
     """Call a function on every rank; if it fails on one, raise on all. Collective."""
-    result, error = outcome_of(action)
-    group.combine(error=error)
-    return result  # type: ignore[return-value]
+    result: list[T] = []
+    group.call_on_all(lambda: result.append(as_file_error(action)))
+    return result[0]
 
 
 def on_first(group: Group, action: Callable[[], T]) -> T:
     """Call a function on the first rank, and return its result, or raise its error, on all ranks. Collective."""
-    outcome = outcome_of(action) if group.rank == 0 else None
-    result, error = group.combine(outcome, lambda outcomes: outcomes[0])
+    attempt = Guard()
+
+    def act() -> tuple[T | None, BaseException | None]:
+        result = attempt.attempt(lambda: as_file_error(action)) if group.rank == 0 else None
+        if attempt.error is not None and not isinstance(attempt.error, Exception):  # not an error of all ranks
+            raise attempt.error
+        return result, attempt.error
+
+    result, error = group.call_on_all(act, lambda outcomes: outcomes[0])
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
 
 
-def outcome_of(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """The result and the error of a function; errors of the system and of MPI become FileErrors."""
+def as_file_error(action: Callable[[], T]) -> T:
+    """The result of a function; errors of the system and of MPI become FileErrors."""
     try:
-        return action(), None
-    except Exception as error:
-        if isinstance(error, FileError) or not isinstance(error, OSError | MPI.Exception):
-            return None, error
-        file_error = FileError(f"MPI: {error}" if isinstance(error, MPI.Exception) else str(error))
-        file_error.__cause__ = error
-        return None, file_error
+        return action()
+    except FileError:
+        raise
+    except MPI.Exception as error:
+        raise FileError(f"MPI: {error}") from error
+    except OSError as error:
+        raise FileError(str(error)) from error
 
 
 def _identity(path: str, mode: str) -> dict[str, Any]:
@@ -95,8 +103,11 @@ def one_file(
     first = on_first(group, lambda: _identity(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
-        own, error = outcome_of(lambda: _identity(path, mode))
-        if own is None:
+        if group.rank >= ranks:
+            return None
+        try:
+            own = as_file_error(lambda: _identity(path, mode))
+        except FileError as error:
             return f"cannot be opened as on the first rank ({error})"
         for name in on_host if own["host"] == first["host"] else elsewhere:
             if own[name] != first[name]:
@@ -104,7 +115,7 @@ def one_file(
         return None
 
     def compare(elsewhere: tuple[str, ...]) -> None:
-        problems = group.combine(difference(elsewhere) if group.rank < ranks else None)
+        problems = group.call_on_all(lambda: difference(elsewhere))
         for name, text in zip(group.names, problems, strict=True):
             if text is not None:
                 raise FileError(
@@ -299,7 +310,7 @@ class ArrayFile(ABC):
 
         with self.opened("r+") as file, self._progress("save", array, desc, progress) as advance:
             for slab in slabs(desc, array, array.write_unit, self.callers):
-                part = slab.layout.empty(array.dtype, order=array.order)
+                part = on_all(self.group, functools.partial(slab.layout.empty, array.dtype, order=array.order))
                 plan(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
                 on_all(self.group, functools.partial(write_part, slab, part))
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)

@@ -108,6 +108,8 @@ def host_array(name: str, array: Any) -> Any:
             return np.asarray(array)
         if kind in HOST:
             return array if device is None else _from_dlpack(array)
+    except MemoryError:
+        raise
     except Exception as caught:
         raise ArrayError(
             f"{name} is a {type(array).__name__}, whose memory NumPy cannot use without a copy: {str(caught).rstrip('.')}"

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..adapters.adapter import find
-from ..adapters.arguments import communicator_for, layout_of_argument, to_distributed
+from ..adapters.adapter import adapter_of
+from ..adapters.arguments import layout_of_argument, to_distributed
 from ..adapters.pairs import Pairs
 from ..conversion import convert
 from ..distributed_array import DistributedArray
@@ -58,10 +58,12 @@ class Operands:
         if name in ("like", "layout"):
             if name == "like" and argument is not None:
                 self._like = argument
-                if find(argument) is not None or _is_of_tiles(argument):
+                if adapter_of(argument) is not None or _is_of_tiles(argument):
                     return None
             return layout_of_argument(name, argument, None, other)
-        if isinstance(argument, tuple) and find(argument) is None:  # factors with pivots, or whether they are lower
+        if (
+            isinstance(argument, tuple) and adapter_of(argument) is None
+        ):  # factors with pivots, or whether they are lower
             return tuple([self._read(name, item, other, True) for item in argument])
         array = to_distributed(name, argument, None, other)
         if not isinstance(array, Distributed):
@@ -97,7 +99,7 @@ class Operands:
             return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
         first = self._operands[0].given
         if isinstance(result, np.ndarray):
-            adapter = find(first)
+            adapter = adapter_of(first)
             return result if adapter is None else adapter.replicated(first, result)
         if not isinstance(result, Distributed):
             return result
@@ -106,12 +108,11 @@ class Operands:
             model = self._model(result)
             like = model.given
             if (
-                isinstance(find(like), Pairs) and model.array.shape != result.shape
+                isinstance(adapter_of(like), Pairs) and model.array.shape != result.shape
             ):  # a pair has no layout for other shapes
                 return result.desc, result.local
-        adapter = find(like)
-        if adapter is not None:
-            return convert(result, like, communicator_for(adapter, like, None, result.desc), may_keep=True)
+        if adapter_of(like) is not None:
+            return convert(result, like, may_keep=True)
         if _is_of_tiles(like) and like.shape == result.shape:
             layout = like.desc if isinstance(like, Distributed) else like
             return move(result, layout)
@@ -119,8 +120,8 @@ class Operands:
 
     def _model(self, result: Distributed) -> Operand:
         """The operand of the first one's kind that has the layout of a result, or its shape, or as many dimensions."""
-        adapter = find(self._operands[0].given)
-        operands = [operand for operand in self._operands if find(operand.given) is adapter]
+        adapter = adapter_of(self._operands[0].given)
+        operands = [operand for operand in self._operands if adapter_of(operand.given) is adapter]
         exact = [each for each in operands if each.array.desc == result.desc]
         alike = [each for each in operands if each.array.shape == result.shape]
         of_dimension = [each for each in operands if each.array.ndim == result.ndim]
@@ -136,4 +137,4 @@ def need_reading(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
     """Whether arguments of a routine are arrays of other libraries, or of tiles."""
     listed = [*arguments, *keywords.values()]
     listed += [item for argument in listed if isinstance(argument, tuple) for item in argument]
-    return any(find(argument) is not None or _is_of_tiles(argument) for argument in listed)
+    return any(adapter_of(argument) is not None or _is_of_tiles(argument) for argument in listed)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
+from ..comm.guard import Block, Guard
 from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
 from ..engine.make import plan
@@ -106,7 +107,7 @@ class Problem:
         self._comm, self._group = communicator_of(arrays[0].desc), group_of_all(arrays[0].desc)
         self._operands = dict(operands)
         self._overwritten: list[str] = []
-        self._error: Exception | None = None
+        self._guard = Guard()
         self._is_raised_on_all = False
         magnitudes: dict[str, float] = {}
         values: dict[str, Any] = {}
@@ -128,12 +129,9 @@ class Problem:
             return [Statement("the routine", self._routine, self._routine), *options]
 
         with tracing.phase("agree"):
-            self._group.agree(
-                Vote(failed=self._group.failure_code(self._error), call=call),
-                self._error,
-                statements,
-                lambda outcome: True,
-            )
+            error = self._guard.take_interrupts()
+            vote = Vote(failed=self._group.failure_code(error), call=call)
+            self._group.agree(vote, error, statements, lambda outcome: True)
             self.dtype, self.magnitudes = self._agree_dtype_and_magnitudes(magnitudes)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
@@ -194,7 +192,7 @@ class Problem:
     def _read_layout(self, name: str, layout: LayoutOption) -> Descriptor:
         desc = descriptor_of(layout)
         if not isinstance(desc, Descriptor):
-            raise DescriptorError(f"{name} = {layout!r} must be a Descriptor or a DistributedArray")
+            raise DescriptorError(f"{name} = {shown(layout)} must be a Descriptor or a DistributedArray")
         if not same_ranks(communicator_of(desc), self._comm):
             raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
         return desc
@@ -324,15 +322,12 @@ class Problem:
             local = local[:, 0]
         return DistributedArray._from_result(wanted, local, self.dtype)
 
-    @contextlib.contextmanager
-    def collect_errors(self) -> Iterator[None]:
-        """Keep an error of the block for `run`, which raises it on all ranks. An error that all ranks have raised passes."""
-        try:
-            yield
-        except Exception as caught:
-            if self._is_raised_on_all or isinstance(caught, WrongResultError):
-                raise
-            self._error = self._error or caught
+    def collect_errors(self, is_open: bool = True) -> Block:
+        """Keep an error of the block for `run`, which raises it on all ranks. An error that all ranks have raised passes.
+
+        The block does not wait for other ranks, if `is_open`: then interrupts end it.
+        """
+        return self._guard.block(lambda caught: self._is_raised_on_all or isinstance(caught, WrongResultError), is_open)
 
     # -- the call
 
@@ -371,7 +366,7 @@ class Problem:
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
         has_failed = True
-        with self.collect_errors(), np.errstate(all="ignore"):  # the check finds wrong results
+        with self.collect_errors(is_open=False), np.errstate(all="ignore"):  # the check finds wrong results
             result = work()
             has_failed = False
         if has_failed:
@@ -413,7 +408,7 @@ class Problem:
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
         """As `run_together`: combine the results of all ranks; raise an error of one rank on all. Collective."""
         self._is_raised_on_all = True
-        result = run_together(self._group, work, combined, self._error)
+        result = run_together(self._group, work, combined, self._guard.take_interrupts())
         self._is_raised_on_all = False
         return result
 

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .. import tracing
+from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError, callers_level, shown
 from ..layout.axis import whole_number
@@ -46,6 +47,7 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
     defaults = {parameter.name: parameter.default for parameter in parameters.values()}
     ROUTINES.add(name)
 
+    @holding_interrupts
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
         if need_reading(arguments, keywords):

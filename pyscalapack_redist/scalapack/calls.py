@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..blacs.contexts import one_thread
 from ..comm.group import Group, first_known
+from ..comm.guard import Guard
 from ..comm.vote import Verdict, describe_dispute, describe_error
 from ..errors import CollectiveError, LibraryError
 from ..layout.descriptor import Descriptor
@@ -220,6 +221,7 @@ def _run_together(
 
     def agree(entry: Entry | None) -> tuple[bool, Any]:
         nonlocal refusal
+        error = guard.take_interrupts()
         reply = Reply(None if error is None else _for_all(group, error), entry, value)
         refused, all_ended, result = group.combine(reply, answer)
         if refused is not None:
@@ -227,18 +229,18 @@ def _run_together(
             raise refusal
         return all_ended, result
 
-    token = _agree.set(agree)
-    try:
-        value = work() if error is None else None
-    except BaseException as caught:
-        if caught is refusal:
-            raise
-        error = caught
-    finally:
-        _agree.reset(token)
-    all_ended = False
-    while not all_ended:  # take part in the agreements of ranks that have more calls
-        all_ended, result = agree(None)
+    # Interrupts become errors at the next agreement: the work has several.
+    with Guard(error) as guard:
+        token = _agree.set(agree)
+        try:
+            if error is None:
+                with guard.block(passes=lambda caught: caught is refusal, is_open=False):
+                    value = work()
+        finally:
+            _agree.reset(token)
+        all_ended = False
+        while not all_ended:  # take part in the agreements of ranks that have more calls
+            all_ended, result = agree(None)
     return result
 
 

@@ -19,6 +19,7 @@ from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import groups, progress, series, waiting
+from pyscalapack_redist.comm import guard as guards
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm import transfer as transfers
 from pyscalapack_redist.comm.group import Group
@@ -300,19 +301,22 @@ class _Held:
     """Stands for `hold_interrupts`: what comes to a rank meanwhile comes at the end, or where it is let through."""
 
     pending = True  # signals may have arrived
+    is_open, forced = False, None
 
     def __enter__(self) -> _Held:
         self._rank = _here()
-        self._rank.held += 1
+        self._outer = self._rank.hold
+        if not self._rank.held:
+            self._rank.hold = self
         return self
 
     def deliver_interrupts(self) -> None:
-        if self._rank.held == 1:
+        if self._rank.hold is self:
             self._rank.deliver()
 
     def __exit__(self, *exception: object) -> None:
-        self._rank.held -= 1
-        if not self._rank.held:
+        if self._rank.hold is self:
+            self._rank.hold = self._outer
             self._rank.deliver()
 
 
@@ -423,6 +427,9 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "hold_interrupts", _Held),
     (transfers, "hold_interrupts", _Held),
     (uses, "hold_interrupts", _Held),
+    (guards, "hold_interrupts", _Held),
+    (guards, "current_hold", lambda: _here().hold),
+    (progress, "force_interrupts", lambda patience: None),
     (progress, "thread_state", None),
     (progress, "POLLS", 0),
     (progress, "POLLS_PER_CHECK", 1),
@@ -475,7 +482,8 @@ class Rank:
     def __init__(self, world: EngineWorld, rank: int) -> None:
         self.world, self.rank, self.size = world, rank, world.setting.size
         self.thread_state = SimpleNamespace(tasks={})
-        self.held, self.pending = 0, False
+        self.hold: _Held | None = None
+        self.pending = False
         self.did: dict[int, Use | str] = {}
         self.no_memory = False  # for an `out` that is left away
         self.doomed: set[int] = set()  # arrays with which all other memory fails
@@ -490,6 +498,11 @@ class Rank:
     @property
     def plans(self) -> dict[str, Any]:
         return self.world.setting.plans[self.rank]
+
+    @property
+    def held(self) -> bool:
+        """Whether interrupts are held back."""
+        return self.hold is not None and not self.hold.is_open
 
     def deliver(self) -> None:
         """Raise the interrupt that was held back, or one that comes now."""

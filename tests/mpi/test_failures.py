@@ -28,6 +28,8 @@ def long(*values: object) -> object:
         long("defects", 4, "0,1,1,0"),
         *(("interrupts", 2, nodes) for nodes in ("", "0,1")),
         long("interrupts", 3, "0,1,1"),
+        *(("guards", 3, nodes) for nodes in ("", "0,0,1")),
+        long("guards", 2, "0,1"),
         ("patience", 4, ""),
         *(("time_limit", 3, nodes) for nodes in ("", "0,1,2")),
         long("time_limit", 4, "0,0,1,1"),
