@@ -344,8 +344,17 @@ def redistribute(
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
+    if isinstance(desc_a, LAYOUTS) and isinstance(desc_b, LAYOUTS) and like is None and not misplaced:
+        return agreed_plan(desc_a, desc_b, options, RETURNS_PLAN).plan
     if like is not None:
         return _redistribute_like(desc_a, desc_b, misplaced, like, comm, dict(zip(OPTION_NAMES, options, strict=True)))
+    return _redistribute_arrays(desc_a, desc_b, misplaced, options)
+
+
+@holding_interrupts
+def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[object], options: tuple[Any, ...]) -> Any:
+    """The redistributed array, or a plan; what the other ranks ask for if this one does not know."""
+    dtype, comm = options[:2]
     if desc_b is ...:
         _raise_lacking_layout(desc_a, comm)
     desc_a = array_or_layout("desc_a", desc_a, comm, desc_b)
@@ -355,18 +364,7 @@ def redistribute(
         returns, dtype = RETURNS_ARRAY, desc_a.dtype if dtype is None else dtype
     elif desc_a is None or desc_b is None:
         returns = None
-    options = dtype, *options[1:]
-    if returns == RETURNS_PLAN:
-        return agreed_plan(desc_a, desc_b, options, returns, error).plan
-    return _redistribute_array(desc_a, desc_b, options, returns, error)
-
-
-@holding_interrupts
-def _redistribute_array(
-    desc_a: object, desc_b: object, options: tuple[Any, ...], returns: int | None, error: BaseException | None
-) -> Any:
-    """The redistributed array, or what the other ranks ask for if this one does not know."""
-    agreed = agreed_plan(desc_a, desc_b, options, returns, error)
+    agreed = agreed_plan(desc_a, desc_b, (dtype, *options[1:]), returns, error)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray

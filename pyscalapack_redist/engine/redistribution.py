@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from .. import tracing
 from .._kernels.call import UNEXPECTED, Call
 from ..comm import progress
+from ..comm.guard import Guard
 from ..comm.transfer import Transfer
 from ..errors import CollectiveError
 from ..exchanges import Message
@@ -197,8 +198,11 @@ class Redistribution:
         Until `wait()` returns or `test()` is true, do not write the moving elements of `a`, and do not read or write those
         of `out`. Elements outside a sub-array are free, also for other transfers.
         """
-        measured = start_trace(self, a, out) if tracing.active else None
-        return start_use(self.inside, a, out, alpha, beta, measured=measured)
+        if not tracing.active:
+            return start_use(self.inside, a, out, alpha, beta)
+        with Guard() as guard:
+            measured = guard.attempt(lambda: start_trace(self, a, out))
+            return start_use(self.inside, a, out, alpha, beta, error=guard.error, measured=measured)
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and return the seconds of each part of the work on this rank. Collective; parameters as in a call."""
@@ -421,7 +425,7 @@ def start_trace(plan: Redistribution, a: Any, out: Any) -> Any:
     """Return the trace's record of a transfer that is about to start; None without a trace."""
     measured = tracing.begun("redistribute", plan.desc_a, plan.desc_b)
     if measured is not None:
-        with contextlib.suppress(Exception):  # the transfer reports errors of the arrays, collectively
+        with contextlib.suppress(Exception):  # figures of a trace: the transfer reports errors of the arrays
             measured.bytes_sent, measured.bytes_copied = _bytes(plan, a, out)
     return measured
 

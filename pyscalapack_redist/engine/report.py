@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._kernels.bundle import dense_strides
+from ..comm.guard import holding_interrupts
 from ..comm.links import Links
 from ..errors import CollectiveError
 from ..exchanges import Exchange
@@ -247,6 +248,7 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
     )
 
 
+@holding_interrupts
 def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
     """Report a plan for all ranks; None on a rank that takes no part in it. Collective over the plan's ranks."""
     group = plan.group

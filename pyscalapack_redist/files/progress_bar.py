@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from ..comm.guard import Guard
+
 LOGGER = logging.getLogger(__name__)
 LOG_SECONDS = 2.0  # between two lines of the log
 
@@ -42,21 +44,18 @@ def progress_bar(call: str, path: str, total: int, shown: bool) -> Iterator[Adva
     shown : bool
         Whether this rank reports; else the function does nothing.
     """
-    with contextlib.ExitStack() as stack:
-        advance: Advance = _ignore
-        if shown:
-            try:
-                advance = _open_bar(stack, f"{call} {os.path.basename(path)}", total) or _log_lines(
-                    f"{call} {path}", total
-                )
-            except Exception as error:  # of a terminal: other ranks are waiting
-                LOGGER.debug("no progress of %s %s: %s", call, path, error)
-
-        def advance_safely(nbytes: int) -> None:
-            with contextlib.suppress(Exception):
-                advance(nbytes)
-
-        yield advance_safely
+    stack, advance = contextlib.ExitStack(), _ignore  # type: contextlib.ExitStack, Advance
+    display = Guard()  # other ranks wait: what a terminal or a log raises is dropped
+    if shown:
+        name = os.path.basename(path)
+        opened = display.attempt(
+            lambda: _open_bar(stack, f"{call} {name}", total) or _log_lines(f"{call} {path}", total), is_open=False
+        )
+        advance = opened or _ignore
+    try:
+        yield lambda nbytes: display.attempt(lambda: advance(nbytes), is_open=False)
+    finally:
+        display.attempt(stack.close, is_open=False)
 
 
 def _ignore(nbytes: int) -> None:

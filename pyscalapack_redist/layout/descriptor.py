@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..comm.group import Group, first_known, read_consistently
 from ..comm.groups import group_of
+from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..errors import DescriptorError, shown
 from .arrays import new_array, of_indices
@@ -220,6 +221,7 @@ class Descriptor(Ownership):
         put(_lld=int(lld) if lld is not None else None if on_paper else rows)
 
     @classmethod
+    @holding_interrupts
     def from_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor:
         """Read a ScaLAPACK descriptor of any origin, with its BLACS context. Collective over `comm`.
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
 from ..comm.group import first_known, read_consistently
 from ..comm.groups import check_alive, check_running, group_of
+from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import CollectiveError, DescriptorError, shown
@@ -86,6 +87,7 @@ class ProcessGrid:
         self._rank_tables: dict[tuple[int | None, ...], NDArray[np.int64]] = {}
 
     @classmethod
+    @holding_interrupts
     def from_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid:
         """Read the grid of a BLACS context of any origin. Collective over `comm`.
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..comm.group import read_consistently
 from ..comm.groups import group_of
+from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, shown
@@ -505,6 +506,7 @@ LAYOUTS = (Descriptor, Tiles)
 LayoutArgument = Descriptor | Sequence[int] | NDArray[np.integer] | None
 
 
+@holding_interrupts
 def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "desc") -> Descriptor:
     """Return a Descriptor on `comm`; with `comm`, also from nine integers, or None on some ranks. Collective over `comm`.
 

@@ -6,6 +6,7 @@ alone, so it is given a copy of the package in which the compiled modules are th
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
@@ -142,3 +143,91 @@ def parse_all(thing: griffe.Object) -> None:
         if not member.is_alias:
             assert member.docstring is None or member.docstring.parsed
             parse_all(member)
+
+
+# -- what is caught
+
+# Work before a vote is caught by `comm/guard.py` alone. Each of these catches everything for a reason of its own.
+CATCH_ALL = {
+    "blacs.library._open": "closes files, and raises it again",
+    "comm.group.Group.aborting_if_forced": "aborts the group, and raises it again",
+    "comm.group.Group.agree": "after the vote is cast: the agreement goes on, and it is raised again",
+    "comm.links._read": "an error of a parser, which has many types, as one of the package's",
+    "comm.progress.call_blocking.run": "brings it from another thread to the caller",
+    "comm.progress.hold_interrupts.force": "notes the interrupt that ends a wait, and raises it again",
+    "comm.series.Settling.advance": "after the vote: aborts the group",
+    "comm.transfer.Transfer.__init__": "as the vote is cast: aborts the group, and raises it again",
+    "comm.transfer.Transfer.advance": "after the vote is cast: aborts the group",
+    "comm.transfer.Transfer.repeat": "after the vote is cast: the transfer goes on, and it is raised again",
+    "comm.transfer.Transfer._repeat_in_series": "after the call has begun: it goes on, or the group is aborted",
+    "comm.transfer.Transfer._move_all": "after the vote: aborts the group, and raises it again",
+    "comm.waiting.Waiting.settle": "the communicator is freed, or a rank has died: there is no vote",
+    "comm.waiting.Waiting._notify": "a notice that cannot be sent, after the group is aborted",
+    "distributed_array._read_whole": "an error of NumPy as one of the package's",
+    "engine.redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
+    "engine.redistribution.start_trace": "figures of a trace",
+    "engine.spec.checked_dtype": "an error of NumPy as one of the package's",
+    "engine.use.CachedUse.reset": "the slow path raises it again",
+    "engine.use._make_first_call": "the slow path raises it again",
+    "engine.use.continue_call": "after the vote is cast: aborts the group, and raises it again",
+    "errors.shown": "an object without a readable shape or dtype",
+    "files.contents.named_errors": "an error of a library as one of the package's",
+    "files.contents.read_npy_header": "an error of a parser, which has many types, as one of the package's",
+    "files.replacement._exchange": "gives a directory its name back, and raises it again",
+    "layout.arrays._attribute": "an object without a readable attribute",
+    "layout.arrays.host_array": "an error of another library as one of the package's",
+    "layout.waypoints.readable_via": "`read_via` raises it again",
+}
+KEEPS = {  # where an exception that is caught is kept in a variable
+    "comm.progress.call_blocking.run": "for the caller in another thread",
+    "comm.progress.hold_interrupts.force": "guards let it pass",
+    "engine.operands._local_of": "raised again in the same function",
+}
+
+
+def catches(path: Path) -> Iterator[tuple[str, ast.AST]]:
+    """Each `except` and `suppress` of a module, with the dotted name of its function."""
+
+    def visit(node: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
+        for child in ast.iter_child_nodes(node):
+            inner = f"{name}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else name
+            if isinstance(child, ast.ExceptHandler) or (
+                isinstance(child, ast.Call) and ast.unparse(child.func) in ("suppress", "contextlib.suppress")
+            ):
+                yield name, child
+            yield from visit(child, inner)
+
+    module = ".".join(path.relative_to(ROOT / PACKAGE).with_suffix("").parts)
+    return visit(ast.parse(path.read_text()), module)
+
+
+def catches_all(catch: ast.AST) -> bool:
+    kinds = [catch.type] if isinstance(catch, ast.ExceptHandler) else catch.args  # type: ignore[attr-defined]
+    return any(
+        kind is None or {"Exception", "BaseException"} & set(re.findall(r"[\w.]+", ast.unparse(kind))) for kind in kinds
+    )
+
+
+def keeps(catch: ast.AST) -> bool:
+    """Whether the exception is assigned to another variable, or put into a list."""
+    if not isinstance(catch, ast.ExceptHandler) or catch.name is None:
+        return False
+    for node in ast.walk(catch):
+        values: list[Any] = []
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            values = [node.value, *getattr(node.value, "values", ()), *getattr(node.value, "elts", ())]
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "add")
+        ):
+            values = node.args
+        if any(isinstance(value, ast.Name) and value.id == catch.name for value in values):
+            return True
+    return False
+
+
+def test_work_before_a_vote_is_caught_by_the_guard_alone() -> None:
+    """An `except Exception` there lets an interrupt pass, and the other ranks wait for ever."""
+    paths = [path for path in (ROOT / PACKAGE).rglob("*.py") if "tools" not in path.parts]
+    found = [catch for path in paths for catch in catches(path)]
+    assert {name for name, catch in found if catches_all(catch)} == set(CATCH_ALL)
+    assert {name for name, catch in found if keeps(catch)} == set(KEEPS)
