@@ -427,6 +427,8 @@ class Transfer(Generic[Result]):
                 while not voting.test():
                     polls = self._idle(polls)
                     held.deliver_interrupts()
+                    if polls % progress.POLLS_PER_CHECK == 0:
+                        progress.force_interrupts()
             except BaseException:
                 self._continue_slowly()
                 raise
@@ -457,6 +459,7 @@ class Transfer(Generic[Result]):
                         is_checking = True
                         self._group.check_peers(payload.plan)
                         held.deliver_interrupts()
+                        progress.force_interrupts()
                         is_checking = False
             except BaseException as caught:
                 if is_checking:

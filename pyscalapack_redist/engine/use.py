@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .._kernels.bundle import Origins, address_of
 from .._kernels.call import Call, Kinds
 from .._kernels.transport import Traffic
+from ..comm import progress
 from ..comm.group import DATA, Group
 from ..comm.guard import Guard
 from ..comm.progress import hold_interrupts, wait_until
@@ -664,3 +665,4 @@ def _is_cacheable(plan: Plan, exchange: Exchange, item_bytes: int, outcome: Outc
 
 def _check_peers(group: Group, plan: weakref.ref[Plan]) -> None:
     group.check_peers(plan())
+    progress.force_interrupts()

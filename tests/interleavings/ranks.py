@@ -429,7 +429,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (uses, "hold_interrupts", _Held),
     (guards, "hold_interrupts", _Held),
     (guards, "current_hold", lambda: _here().hold),
-    (progress, "force_interrupts", lambda patience: None),
+    (progress, "force_interrupts", lambda *patience: None),
     (progress, "thread_state", None),
     (progress, "POLLS", 0),
     (progress, "POLLS_PER_CHECK", 1),

@@ -31,6 +31,7 @@ from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.guard import Guard
 from pyscalapack_redist.engine import make, use
+from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.files.slabs import MPIFile
 from pyscalapack_redist.linalg import problem, systems
 
@@ -422,6 +423,29 @@ def while_others_are_late() -> None:
         works()
 
 
+def in_the_middle() -> None:
+    """In a call of several votes the wait for the elements ends too."""
+    before = Redistribution.__call__
+
+    def late(plan: Any, *arguments: Any, **options: Any) -> Any:
+        WORLD.Barrier()
+        return before(plan, *arguments, **options)
+
+    for moments, most in (((0.1, 0.2), 0.45), ((0.1,), 2.0)):
+        array().redistribute(A)  # from now on by a compiled call
+        if RANK == BAD:
+            start = time.monotonic()
+            interrupt(*moments)
+            with pytest.raises(KeyboardInterrupt):
+                array().redistribute(A)
+            assert time.monotonic() - start < limit(most)
+            WORLD.Barrier()
+        else:
+            with mock.patch.object(Redistribution, "__call__", late):
+                assert np.array_equal(array().redistribute(A).local, numbers(A))
+        works()
+
+
 def while_another_computes() -> None:
     """A wait inside a gather-scatter ends at a second interrupt; then the group is of no use."""
     comm = WORLD.Dup()
@@ -457,6 +481,7 @@ ALL = {
         before_the_vote,
         in_calls_of_several_votes,
         while_others_are_late,
+        in_the_middle,
         while_another_computes,
     )
 }
