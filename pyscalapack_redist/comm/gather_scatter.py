@@ -110,11 +110,11 @@ class GatherScatter:
             return replies[0], [pickle.dumps(reply) for reply in replies[1:]]
 
         guard = Guard()
-        made = guard.attempt(make, is_open=False)
-        if guard.error is not None or made is None:
+        replies = guard.attempt(make, is_open=False)
+        if guard.error is not None or replies is None:
             assert guard.error is not None
             own_failure = self._record(guard.error)
-            made = own_failure, [pickle.dumps(own_failure)] * (self._channel.size - 1)
-        self.reply, pickled = made
+            replies = own_failure, [pickle.dumps(own_failure)] * (self._channel.size - 1)
+        self.reply, pickled = replies
         for peer, data in enumerate(pickled, 1):
             self._send(peer, data)

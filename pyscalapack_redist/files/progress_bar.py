@@ -48,10 +48,10 @@ def progress_bar(call: str, path: str, total: int, shown: bool) -> Iterator[Adva
     display = Guard()  # other ranks wait: what a terminal or a log raises is dropped
     if shown:
         name = os.path.basename(path)
-        opened = display.attempt(
+        report = display.attempt(
             lambda: _open_bar(stack, f"{call} {name}", total) or _log_lines(f"{call} {path}", total), is_open=False
         )
-        advance = opened or _ignore
+        advance = report or _ignore
     try:
         yield lambda nbytes: display.attempt(lambda: advance(nbytes), is_open=False)
     finally:

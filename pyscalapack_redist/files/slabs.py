@@ -55,13 +55,13 @@ def on_all(group: Group, action: Callable[[], T]) -> T:
 
 def on_first(group: Group, action: Callable[[], T]) -> T:
     """Call a function on the first rank, and return its result, or raise its error, on all ranks. Collective."""
-    attempt = Guard()
+    trial = Guard()
 
     def act() -> tuple[T | None, BaseException | None]:
-        result = attempt.attempt(lambda: as_file_error(action)) if group.rank == 0 else None
-        if attempt.error is not None and not isinstance(attempt.error, Exception):  # not an error of all ranks
-            raise attempt.error
-        return result, attempt.error
+        result = trial.attempt(lambda: as_file_error(action)) if group.rank == 0 else None
+        if trial.error is not None and not isinstance(trial.error, Exception):  # not an error of all ranks
+            raise trial.error
+        return result, trial.error
 
     result, error = group.call_on_all(act, lambda outcomes: outcomes[0])
     if error is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node as cores
 from pyscalapack_redist.comm.links import _read
 
@@ -14,7 +15,7 @@ from pyscalapack_redist.comm.links import _read
 def test_a_good_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "links.json"
     path.write_text('{"latency": 2e-6, "rate": 12000000000}')
-    assert _read(str(path)) == (str(path), None, 2e-6, 12e9)
+    assert _read(str(path)) == (str(path), 2e-6, 12e9)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +32,12 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
 def test_anything_else_is_refused_with_the_remedy(text: str | bytes, tmp_path: Path) -> None:
     path = tmp_path / "links.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    refused = _read(str(path))[1]
-    assert refused is not None
-    assert "PYSCALAPACK_REDIST_LINKS=" in refused
-    assert '{"latency": 2e-6, "rate": 12e9} (seconds, bytes per second)' in str(refused)
-    assert len(str(refused)) < 1000
-    assert "must name a JSON file such as" in str(_read(str(tmp_path / "none"))[1])
+    with pytest.raises(psr.RedistributionError, match="PYSCALAPACK_REDIST_LINKS=") as refused:
+        _read(str(path))
+    assert '{"latency": 2e-6, "rate": 12e9} (seconds, bytes per second)' in str(refused.value)
+    assert len(str(refused.value)) < 1000
+    with pytest.raises(psr.RedistributionError, match="must name a JSON file such as"):
+        _read(str(tmp_path / "none"))
 
 
 def told(monkeypatch: pytest.MonkeyPatch, root: Path, caches: list[tuple[str, str, str]]) -> cores.LastCache:
