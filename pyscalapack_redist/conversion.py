@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .adapters.adapter import adapter_of, find
-from .adapters.arguments import blueprint_for, communicator_for, layout_of_argument, to_distributed
+from .adapters.arguments import array_to_write, blueprint_for, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.guard import Guard
@@ -72,10 +72,10 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
     """
     with Guard() as guard:  # an interrupt goes into the next vote
         source = to_distributed("x", x, comm, required=True)
-        target = to_distributed("y", y, comm, source.desc, required=True, writes=True)
+        target, is_told = array_to_write("y", y, comm, source.desc)
         to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
         to_target(source.local, target.local)
-        if isinstance(y, Distributed):
+        if not is_told:
             return
         guard.attempt(lambda: _tell_written(y))
         group, error = group_of(communicator_of(target.desc)), guard.take_interrupts()

@@ -39,7 +39,7 @@ def view_of(
     elements, unless it may lack them.
     """
     with Guard() as guard:
-        return _read_view(guard, name, x, comm, other, required, elements, writes, may_lack_elements)
+        return _read_view(guard, name, x, comm, other, required, elements, writes, may_lack_elements)[0]
 
 
 def _read_view(
@@ -52,10 +52,11 @@ def _read_view(
     elements: bool,
     writes: bool,
     may_lack_elements: bool,
-) -> View | None:
+) -> tuple[View | None, bool]:
+    """The view, and whether a rank's library is to be told that the array has been written."""
     adapter = adapter_of(x)
     if adapter is None and not required:
-        return None
+        return None, False
     comm = communicator_for(guard, adapter, x, comm, other)
     communicates = adapter is not None and adapter.communicates
     if communicates:
@@ -77,8 +78,9 @@ def _read_view(
                 check_writable(name, x, array)
         return [view.layout]
 
-    (layout,) = agreed_layouts(name, read, comm, not communicates)
-    return view._replace(layout=layout)
+    is_told = writes and adapter is not None and type(adapter).written is not Adapter.written
+    (layout,), any_told = agreed_layouts(name, read, comm, not communicates, is_told)
+    return view._replace(layout=layout), any_told
 
 
 def _nothing_but(error: BaseException | None) -> Sequence[Layout | None]:
@@ -117,7 +119,7 @@ def blueprint_for(
     communicates = adapter is not None and adapter.communicates
     if communicates:
         agreed_layouts("like", check_shape, comm)
-    layouts = agreed_layouts("like", make, comm, not communicates)
+    layouts = agreed_layouts("like", make, comm, not communicates)[0]
     return blueprint._replace(layouts=layouts)
 
 
@@ -154,11 +156,16 @@ def not_taken(name: str, x: object) -> ArrayError:
 
 
 def agreed_layouts(
-    name: str, read: Callable[[], Sequence[Layout | None]], comm: MPI.Intracomm, is_open: bool = True
-) -> list[Layout]:
+    name: str,
+    read: Callable[[], Sequence[Layout | None]],
+    comm: MPI.Intracomm,
+    is_open: bool = True,
+    is_told: bool = False,
+) -> tuple[list[Layout], bool]:
     """Read layouts on each rank, and share them with ranks that cannot know them. Collective over `comm`.
 
-    `read` does not wait for other ranks, if `is_open`: then interrupts end it.
+    `read` does not wait for other ranks, if `is_open`: then interrupts end it. The second result is whether `is_told` is true
+    on any rank.
 
     Raises
     ------
@@ -172,7 +179,13 @@ def agreed_layouts(
         is_unknown = value is None
         error = guard.take_interrupts()
         outcome = group.agree(
-            Vote(failed=group.failure_code(error), call=digest(("layout", name)), source=value, pending=is_unknown),
+            Vote(
+                failed=group.failure_code(error),
+                call=digest(("layout", name)),
+                source=value,
+                pending=is_unknown,
+                item=int(is_told),
+            ),
             error,
             lambda: [
                 Statement("the call", "layout", f"{name} of another library to read"),
@@ -192,7 +205,7 @@ def agreed_layouts(
                 raise DescriptorError(f"no rank knows the layout of {name}")
             if is_unknown:
                 layouts = [kind._unpack(content, comm) for kind, content in packed]
-    return [layout for layout in layouts if layout is not None]
+    return [layout for layout in layouts if layout is not None], bool(outcome.item)
 
 
 def _digest_of_known(name: str, layouts: Sequence[Layout | None]) -> int | None:
@@ -211,6 +224,14 @@ def to_distributed(
     """A distributed array in the memory of an array of another library; other objects unchanged. Collective, as `view_of`."""
     view = view_of(name, x, comm, other, required and not isinstance(x, Distributed), writes=writes)
     return x if view is None else _distributed(view)
+
+
+def array_to_write(name: str, x: Any, comm: Any, other: object) -> tuple[Distributed, bool]:
+    """As `to_distributed`, and whether a rank's library is to be told by `written`, the same on all ranks."""
+    with Guard() as guard:
+        is_array = isinstance(x, Distributed)
+        view, any_told = _read_view(guard, name, x, comm, other, not is_array, True, True, False)
+    return x if view is None else _distributed(view), any_told
 
 
 def check_writable(name: str, x: object, array: Distributed) -> None:

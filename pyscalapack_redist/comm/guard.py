@@ -56,11 +56,30 @@ class Guard:
         With `is_open` interrupts end it at once, those too that have arrived before. Work that waits for other ranks is not
         open: an interrupt would leave them in its middle.
         """
-        with self.block(is_open=is_open):
-            if is_open:
-                _deliver()
-            return work()
-        return None
+        held = current_hold() if is_open else None
+        if held is None:
+            try:
+                return work()
+            except BaseException as caught:
+                self._keep(caught)
+                return None
+        was_open = held.is_open
+        try:
+            held.is_open = True
+            held.deliver_interrupts()
+            result = work()
+            held.is_open = was_open
+            return result
+        except BaseException as caught:  # no signal is handled before the next statement is done
+            held.is_open = was_open
+            self._keep(caught)
+            return None
+
+    def _keep(self, error: BaseException) -> None:
+        """Keep an error, if it is the first; raise one that passes all guards."""
+        if error is hold_interrupts.forced:
+            raise error
+        self.error = self.error or error
 
     def block(self, passes: Callable[[BaseException], bool] | None = None, is_open: bool = True) -> Block:
         """A context for work as `attempt` does it; errors for which `passes` is true leave it."""
@@ -68,7 +87,9 @@ class Guard:
 
     def take_interrupts(self) -> BaseException | None:
         """Make errors of the interrupts that have arrived; return this rank's error, for the vote that is cast next."""
-        self.attempt(_nothing)
+        held = current_hold()
+        if held is not None and held.pending:
+            self.attempt(held.deliver_interrupts)
         return self.error
 
     def deliver_interrupts(self) -> None:
@@ -112,13 +133,3 @@ def holding_interrupts(function: Callable[P, R]) -> Callable[P, R]:
             return function(*arguments, **keywords)
 
     return call
-
-
-def _nothing() -> None:
-    """No work."""
-
-
-def _deliver() -> None:
-    held = current_hold()
-    if held is not None:
-        held.deliver_interrupts()

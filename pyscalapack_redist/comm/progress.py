@@ -123,19 +123,26 @@ class hold_interrupts:  # noqa: N801 - used like a function
     forced: ClassVar[BaseException | None] = None
     own_code: ClassVar[set[CodeType]] = set()  # functions in which signals are held back also while it is open
     _handlers: ClassVar[dict[int, Any]] = {}  # of the program
+    is_open = _is_current = False
+    _outer: hold_interrupts | None = None
+    _since = 0.0
 
     def __enter__(self) -> hold_interrupts:
         self.pending: list[tuple[int, Any]] = []
-        self.is_open, self._since = False, 0.0
-        self._outer, self._is_current = hold_interrupts.current, False
-        if (self._outer is None or self._outer.is_open) and _MAIN is threading.current_thread():
-            self._is_current, hold_interrupts.current = True, self
-            for number in SIGNALS if self._outer is None else ():
-                handler = _signal.getsignal(number)
-                if callable(handler) and handler is not _receive:
-                    self._handlers[number] = handler
-                    _signal.signal(number, _receive)
+        outer = hold_interrupts.current
+        if (outer is None or outer.is_open) and _MAIN is threading.current_thread():
+            self._is_current, self._outer, hold_interrupts.current = True, outer, self
+            if outer is None:
+                self._replace_handlers()
         return self
+
+    def _replace_handlers(self) -> None:
+        handlers, getsignal = self._handlers, _signal.getsignal
+        for number in SIGNALS:
+            handler = getsignal(number)
+            if callable(handler) and handler is not _receive:
+                handlers[number] = handler
+                _signal.signal(number, _receive)
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal, or hold it back."""
@@ -170,10 +177,11 @@ class hold_interrupts:  # noqa: N801 - used like a function
         return [number for number, _ in self.pending]
 
     def __exit__(self, *exception: object) -> None:
-        try:
-            self._restore()
-        finally:
-            self.deliver_interrupts()
+        if self._is_current:
+            try:
+                self._restore()
+            finally:
+                self.deliver_interrupts()
 
     def _restore(self) -> None:
         if not self._is_current:
@@ -183,8 +191,9 @@ class hold_interrupts:  # noqa: N801 - used like a function
             return
         hold_interrupts.forced = None
         for number, handler in self._handlers.items():
-            if _signal.getsignal(number) is _receive:
-                _signal.signal(number, handler)
+            replaced = _signal.signal(number, handler)
+            if replaced is not _receive:  # the program has another one since
+                _signal.signal(number, replaced)
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
@@ -198,7 +207,8 @@ def _receive(number: int, frame: FrameType | None) -> None:
 
 def current_hold() -> hold_interrupts | None:
     """The use of `hold_interrupts` that holds back the signals of this thread."""
-    return hold_interrupts.current if _MAIN is threading.current_thread() else None
+    held = hold_interrupts.current
+    return held if held is not None and _MAIN is threading.current_thread() else None
 
 
 def force_interrupts(patience: float = HELD_SECONDS) -> None:

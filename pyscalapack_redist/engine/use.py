@@ -129,11 +129,12 @@ class Use:
             terms.check_usable()
             terms.check(operands.factors[0])
             self.operands, item_bytes = operands._replace(element_order=terms.element_order), terms.item_bytes
+        if not plan.may_ask_dtypes or None not in operands.dtypes:
+            self._take_memory(plan.known_dtypes(operands), item_bytes)
+            return
         trial = Guard()
         trial.attempt(lambda: self._take_memory(plan.known_dtypes(operands), item_bytes), is_open=False)
         if trial.error is not None:
-            if not plan.may_ask_dtypes or None not in operands.dtypes:
-                raise trial.error
             plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
 
     def _take_memory(self, dtypes: Dtypes | None, item_bytes: int = 0) -> None:

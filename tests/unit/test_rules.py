@@ -150,6 +150,7 @@ def parse_all(thing: griffe.Object) -> None:
 # Work before a vote is caught by `comm/guard.py` alone. Each of these catches everything for a reason of its own.
 CATCH_ALL = {
     "blacs.library._open": "closes files, and raises it again",
+    "comm.guard.Guard.attempt": "the guard",
     "comm.group.Group.aborting_if_forced": "aborts the group, and raises it again",
     "comm.group.Group.agree": "after the vote is cast: the agreement goes on, and it is raised again",
     "comm.links._read": "an error of a parser, which has many types, as one of the package's",
