@@ -72,10 +72,10 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
     """
     with Guard() as guard:  # an interrupt goes into the next vote
         source = to_distributed("x", x, comm, required=True)
-        target, is_told = array_to_write("y", y, comm, source.desc)
+        target, notifies = array_to_write("y", y, comm, source.desc)
         to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
         to_target(source.local, target.local)
-        if not is_told:
+        if not notifies:
             return
         guard.attempt(lambda: _tell_written(y))
         group, error = group_of(communicator_of(target.desc)), guard.take_interrupts()

@@ -78,9 +78,9 @@ def _read_view(
                 check_writable(name, x, array)
         return [view.layout]
 
-    is_told = writes and adapter is not None and type(adapter).written is not Adapter.written
-    (layout,), any_told = agreed_layouts(name, read, comm, not communicates, is_told)
-    return view._replace(layout=layout), any_told
+    notifies = writes and adapter is not None and type(adapter).written is not Adapter.written
+    (layout,), any_notifies = agreed_layouts(name, read, comm, not communicates, notifies)
+    return view._replace(layout=layout), any_notifies
 
 
 def _nothing_but(error: BaseException | None) -> Sequence[Layout | None]:
@@ -160,11 +160,11 @@ def agreed_layouts(
     read: Callable[[], Sequence[Layout | None]],
     comm: MPI.Intracomm,
     is_open: bool = True,
-    is_told: bool = False,
+    notifies: bool = False,
 ) -> tuple[list[Layout], bool]:
     """Read layouts on each rank, and share them with ranks that cannot know them. Collective over `comm`.
 
-    `read` does not wait for other ranks, if `is_open`: then interrupts end it. The second result is whether `is_told` is true
+    `read` does not wait for other ranks, if `is_open`: then interrupts end it. The second result is whether `notifies` is true
     on any rank.
 
     Raises
@@ -184,7 +184,7 @@ def agreed_layouts(
                 call=digest(("layout", name)),
                 source=value,
                 pending=is_unknown,
-                item=int(is_told),
+                item=int(notifies),
             ),
             error,
             lambda: [
@@ -230,8 +230,8 @@ def array_to_write(name: str, x: Any, comm: Any, other: object) -> tuple[Distrib
     """As `to_distributed`, and whether a rank's library is to be told by `written`, the same on all ranks."""
     with Guard() as guard:
         is_array = isinstance(x, Distributed)
-        view, any_told = _read_view(guard, name, x, comm, other, not is_array, True, True, False)
-    return x if view is None else _distributed(view), any_told
+        view, any_notifies = _read_view(guard, name, x, comm, other, not is_array, True, True, False)
+    return x if view is None else _distributed(view), any_notifies
 
 
 def check_writable(name: str, x: object, array: Distributed) -> None:

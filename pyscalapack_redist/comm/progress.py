@@ -191,9 +191,9 @@ class hold_interrupts:  # noqa: N801 - used like a function
             return
         hold_interrupts.forced = None
         for number, handler in self._handlers.items():
-            replaced = _signal.signal(number, handler)
-            if replaced is not _receive:  # the program has another one since
-                _signal.signal(number, replaced)
+            present = _signal.signal(number, handler)
+            if present is not _receive:  # the program has another one since
+                _signal.signal(number, present)
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
