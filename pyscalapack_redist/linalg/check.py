@@ -9,7 +9,8 @@ float64 and by panels of columns, since the library itself is under test.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,8 +20,9 @@ from .. import tracing
 from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
-from ..scalapack.matrix_operands import diagonal_places
-from .problem import LARGE, SMALL, Problem, WrongResultError, panels
+from .matrix_parts import along_memory, diagonal_elements, holds_elements, indices_at, local_elements, part_panels
+from .problem import LARGE, SMALL, Problem, WrongResultError
+from .working_layouts import as_column
 
 R = TypeVar("R")
 VECTORS = 3
@@ -37,12 +39,6 @@ def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
         vectors = vectors + 1j * rng.standard_normal((size, VECTORS))
     vectors.flags.writeable = False
     return vectors
-
-
-@functools.lru_cache(maxsize=64)
-def indices_of(axis: Any, coordinate: int) -> NDArray[np.int64]:
-    """Global indices that a process holds along a dimension; do not write into the array."""
-    return axis.global_indices(coordinate)  # type: ignore[no-any-return]
 
 
 class Claim(NamedTuple):
@@ -90,9 +86,10 @@ class Sums(NamedTuple):
 
 
 class Check:
-    """The check of one attempt, on arrays in the layout of the problem.
+    """The check of one attempt, on operands as the user gave them and on results in the layout of the problem.
 
-    Without `scaled` the squares of an operand may overflow or vanish in float64; its norms then have extended precision.
+    `scaled`: operands are divided by 2**exponent, as `Problem.exponent` has it. Without it the squares of an operand may
+    overflow or vanish in float64; its norms then have extended precision.
     """
 
     def __init__(self, problem: Problem, *, scaled: bool = False) -> None:
@@ -100,12 +97,14 @@ class Check:
         wide = not scaled and any(size and not SMALL < size < LARGE for size in problem.magnitudes.values())
         numbers = np.finfo(problem.dtype)
         self.eps, self.largest, self._tiny = float(numbers.eps), float(numbers.max), float(numbers.tiny)
-        self._problem = problem
+        self._problem, self._scaled = problem, scaled
         self._complex = problem.dtype.kind == "c"
         self.real = np.dtype(np.longdouble if wide else np.float64)
         self._dtype = np.result_type(self.real, np.complex64) if self._complex else self.real
         self._parts: dict[str, _PartialSums | None] = {}
         self._layouts: dict[str, Descriptor] = {}
+        self._magnitudes: dict[str, float] = {}  # of scaled operands among the products
+        self._claims: list[Claim] = []  # of the first rank, on the scales of operands
 
     def vectors(self, size: int, stream: int = 0) -> NDArray[Any]:
         """Random vectors."""
@@ -130,18 +129,39 @@ class Check:
         part: str = "",
         columns: bool = False,
         norm: bool = True,
+        exponent: int | NDArray[np.int64] = 0,
     ) -> None:
         """Compute this rank's part of products. `sums` adds the parts, and raises errors on all ranks.
 
-        `right` is X for M X, and `left` for M^H X. `part` is "L" or "U" for a triangle or trapezoid; "l" for the lower one with
-        ones in place of its diagonal; "HL" or "HU" for the Hermitian matrix that is stored as a triangle. `columns` and `norm`
-        say whether to compute the norm of each column, and of the matrix.
+        `right` is X for M X, and `left` for M^H X. `part` is one of `matrix_parts`, "l" with ones in place of its diagonal.
+        `columns` and `norm` say whether to compute the norm of each column, and of the matrix. Elements are divided by
+        2**exponent, or each column by its own power.
         """
         if not self.active:
             return
-        self._layouts[name] = matrix.desc
+        self._layouts[name] = as_column(matrix.desc)
         with self._problem.collect_errors(), tracing.phase("check"):
-            self._parts[name] = _part(matrix, right, left, part, columns, norm, self._dtype)
+            self._parts[name] = _part(matrix, right, left, part, columns, norm, self._dtype, exponent)
+
+    def add_operand(
+        self,
+        operand: str,
+        right: NDArray[Any] | None = None,
+        left: NDArray[Any] | None = None,
+        *,
+        name: str | None = None,
+        columns: bool = False,
+        exponent: int | NDArray[np.int64] = 0,
+    ) -> None:
+        """As `add`, for an operand as the user gave it: the elements of it that the routine reads.
+
+        To be called before the operand is overwritten. If operands are scaled, `require` also claims that the scale is that
+        of these elements.
+        """
+        array, name = self._problem.operands[operand], name or operand
+        self.add(name, array, right, left, part=self._problem.parts[operand], columns=columns, exponent=exponent)
+        if self.active and self._scaled and isinstance(exponent, int):
+            self._magnitudes[name] = math.ldexp(self._problem.magnitudes[operand], -exponent)
 
     def add_factor(
         self,
@@ -172,7 +192,7 @@ class Check:
         `make_claims` makes them from the sums of all added products. The first rank alone compares, so that all ranks get one
         verdict. An error up to the growth of elements, from a matrix of norm `norm` to its LU factors `factors`, is a warning.
         """
-        worst = self._summed(lambda sums: _worst(make_claims(sums))) if self.active else None
+        worst = self._summed(lambda sums: _worst([*make_claims(sums), *self._claims])) if self.active else None
         if worst is None:
             return
         text, excess = worst
@@ -197,17 +217,26 @@ class Check:
 
     def _run(self, work: Callable[[], Any], combined: Callable[[list[Any], dict[str, Sums]], R]) -> R:
         """Combine the results of all ranks' work and the sums, on the first rank."""
-        parts, layouts = self._parts, self._layouts
-        self._parts, self._layouts = {}, {}
+        parts, layouts, magnitudes = self._parts, self._layouts, self._magnitudes
+        self._parts, self._layouts, self._magnitudes = {}, {}, {}
 
         def of_all(replies: list[tuple[Any, dict[str, _PartialSums | None]]]) -> R:
             sums = {
                 name: _sums(desc, [rank_parts[name] for _, rank_parts in replies]) for name, desc in layouts.items()
             }
+            self._claims += [
+                _scale_claim(name, size, sums[name].norm, layouts[name].shape) for name, size in magnitudes.items()
+            ]
             return combined([value for value, _ in replies], sums)
 
         result: R = self._problem.run(lambda: (work(), parts), of_all)
         return result
+
+
+def _scale_claim(name: str, magnitude: float, norm: Any, shape: tuple[int, ...]) -> Claim:
+    """The claim that a magnitude lies between the largest element, or half of it, and the norm."""
+    most = 2 * magnitude * math.prod(shape) ** 0.5
+    return Claim(f"the scale of {name} is that of its norm", max(magnitude / 2 - norm, norm - most), 0.0)
 
 
 def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
@@ -241,9 +270,9 @@ def _sums(desc: Descriptor, parts: Sequence[_PartialSums | None]) -> Sums:
         if part is None:
             continue
         trace += part.trace
-        place = desc.grid.coords_of(rank)
-        assert place is not None
-        down, over = (indices_of(axis, k) for axis, k in zip(desc.distributions, place, strict=True))
+        coords = desc.grid.coords_of(rank)
+        assert coords is not None
+        down, over = indices_at(desc, coords)
         square += part.square
         right = _added(right, desc.shape[0], down, part.rows)
         squares = _added(squares, desc.shape[1], over, part.squares)
@@ -273,36 +302,48 @@ def _part(
     columns: bool,
     norm: bool,
     dtype: np.dtype[Any],
+    exponent: Any,
 ) -> _PartialSums | None:
-    desc, local = matrix.desc, matrix.local
-    coords = desc.coords
-    if coords is None or local is None:
+    if not holds_elements(as_column(matrix.desc)) or matrix.local is None:
         return None
-    rows, across = (indices_of(axis, k) for axis, k in zip(desc.distributions, coords, strict=True))
+    elements = local_elements(matrix)
+    rows, across, local = elements
     hermitian = part in ("HL", "HU")
     left = right if hermitian else left
     x = None if right is None else right[across].astype(dtype, order="F")
     z = None if left is None else left[rows].astype(dtype, order="F").conj()
-    down_sum = None if x is None else np.zeros((rows.size, x.shape[1]), dtype, order="F")
-    over_sum = None if z is None else np.zeros((across.size, z.shape[1]), dtype, order="F")
     real = np.zeros(0, dtype).real.dtype
     trace = real.type(0)
     square, squares = real.type(0), np.zeros((across.size, 1), real) if columns else None
-    for down, over, panel in _panels(local[: rows.size], rows, across, part, dtype):
-        if x is not None and down_sum is not None:
-            _add_product(down_sum[down], panel, x[over])
-        if z is not None and over_sum is not None:
-            _add_product(over_sum[over], panel.T, z[down])
+    elements, its_part, turned = along_memory(elements, part)
+    first, second = (z, x) if turned else (x, z)  # for products with the elements, and with their transpose
+    down_sum, over_sum = (
+        None if vectors is None else np.zeros((indices.size, vectors.shape[1]), dtype, order="F")
+        for indices, vectors in zip(elements[:2], (first, second), strict=True)
+    )
+    exponents = np.broadcast_to(exponent, matrix.desc.shape[1:] or (1,))[across]
+    is_scaled = exponents.any()
+    for down, over, panel in part_panels(elements, its_part, dtype):
+        if is_scaled:
+            panel = _scaled(panel, -exponents[down, None] if turned else -exponents[over])
+        if first is not None and down_sum is not None:
+            _add_product(down_sum[down], panel, first[over])
+        if second is not None and over_sum is not None:
+            _add_product(over_sum[over], panel.T, second[down])
         if norm:
             flat = panel.ravel(order="K")
             square += np.vdot(flat, flat).real
         if squares is not None:
-            squares[over, 0] += (np.abs(panel) ** 2).sum(axis=0)
+            squares[down if turned else over, 0] += (np.abs(panel) ** 2).sum(axis=1 if turned else 0)
+    if turned:
+        down_sum, over_sum = over_sum, down_sum
     if over_sum is not None:
         np.conj(over_sum, out=over_sum)
     if hermitian or part == "l":  # the panels are without the diagonal
-        indices, on_rows, on_columns = diagonal_places(desc)
-        diagonal = local[on_rows, on_columns].real.astype(real) if hermitian else np.ones(indices.size, real)
+        indices, on_rows, on_columns = diagonal_elements(rows, across)
+        diagonal = np.ones(indices.size, real)
+        if hermitian:
+            diagonal = np.ldexp(local[on_rows, on_columns].real.astype(real), -exponents[on_columns])
         trace = diagonal.sum()
         if right is not None and down_sum is not None:
             down_sum[on_rows] += diagonal[:, None] * right[indices]
@@ -312,6 +353,15 @@ def _part(
     return _PartialSums(down_sum, over_sum, square, squares, trace, hermitian)
 
 
+def _scaled(panel: NDArray[Any], exponents: NDArray[np.int64]) -> NDArray[Any]:
+    """A panel multiplied by powers of 2, by columns or by rows."""
+    if panel.dtype.kind != "c":
+        return np.ldexp(panel, exponents)  # type: ignore[no-any-return]
+    product = np.empty_like(panel)
+    product.real, product.imag = np.ldexp(panel.real, exponents), np.ldexp(panel.imag, exponents)
+    return product
+
+
 def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]) -> None:
     """Add a product with a few vectors, one at a time: libraries are slow for matrices of few columns."""
     if panel.size < SMALL_PANEL:
@@ -319,24 +369,6 @@ def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]
         return
     for k in range(vectors.shape[1]):
         total[:, k] += panel @ vectors[:, k]
-
-
-def _panels(
-    local: NDArray[Any], rows: NDArray[np.int64], across: NDArray[np.int64], part: str, dtype: np.dtype[Any]
-) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
-    """Panels of columns of a local array, or of its triangle: local rows, local columns, elements."""
-    lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
-    for over in panels(rows.size, across.size):
-        if not part:
-            yield slice(0, rows.size), over, local[:, over].astype(dtype, order="K", copy=False)
-            continue
-        indices = across[over]
-        top, bottom = np.searchsorted(rows, (indices[0], indices[-1] + 1))
-        below = rows[top:bottom] - indices[:, None]
-        inside = (below > 0 if lower else below < 0) if strict else (below >= 0 if lower else below <= 0)
-        yield slice(top, bottom), over, np.where(inside, local[top:bottom, over].T, 0).astype(dtype, copy=False).T
-        down = slice(bottom, rows.size) if lower else slice(0, top)
-        yield down, over, local[down, over].astype(dtype, order="K", copy=False)
 
 
 def length(difference: NDArray[Any]) -> Any:

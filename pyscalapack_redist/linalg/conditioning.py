@@ -18,7 +18,8 @@ from .decompositions import (
     require_triplets,
     singular_values,
 )
-from .problem import LayoutOption, Problem, ShapeAndLayout, local_elements, times_power
+from .matrix_parts import local_elements
+from .problem import LayoutOption, Problem, ShapeAndLayout, times_power
 from .products import PRODUCT, norm
 from .systems import check_square_matrix, inv
 from .working_layouts import routine, shaped_like
@@ -67,16 +68,15 @@ def cond(
 
     problem = Problem({"a": a}, check_arguments)
     real: type[np.floating[Any]] = np.zeros(0, problem.dtype).real.dtype.type
-    with np.errstate(all="ignore"):
-        if p in BY_INVERSE:
-            options: dict[str, Any] = {"check": check, "layout": layout}
-            try:
-                inverse = inv(a, check_finite=check_finite, **options)
-            except SingularError:
-                return real(np.inf)
-            return real(norm(a, p, **options) * norm(inverse, p, **options))
-        values = singular_values(problem)
-        ratio = values[-1] / values[0] if p == -2 else values[0] / values[-1]
+    if p in BY_INVERSE:
+        options: dict[str, Any] = {"check": check, "layout": layout}
+        try:
+            inverse = inv(a, check_finite=check_finite, **options)
+        except SingularError:
+            return real(np.inf)
+        return real(norm(a, p, **options) * norm(inverse, p, **options))
+    values = singular_values(problem)
+    ratio = values[-1] / values[0] if p == -2 else values[0] / values[-1]
     return real(np.inf if np.isnan(ratio) and np.isfinite(values).all() else ratio)
 
 
@@ -168,10 +168,11 @@ def pinv(
     exponent = problem.exponent("a")
 
     def work() -> DistributedArray:
-        matrix, verify = problem.move("a", exponent=exponent), Check(problem, scaled=True)
-        (m, n), x = matrix.shape, verify.vectors(matrix.shape[1])
+        verify = Check(problem, scaled=True)
+        (m, n), x = a.shape, verify.vectors(a.shape[1])
+        verify.add_operand("a", right=x, exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
         y, pseudo_inverse = verify.vectors(m, 3), problem.zeros((n, m))
-        verify.add("a", matrix, right=x)
         u, values, vh = decompose(problem, matrix)
         used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, a.shape)
         inverses = np.divide(1, values, out=np.zeros_like(values), where=used)

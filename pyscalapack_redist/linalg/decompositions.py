@@ -13,8 +13,9 @@ from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .check import Check, Claim, Sums
+from .matrix_parts import clear_outside, hermitian_part, local_elements
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
-from .systems import check_square_matrix, keep_triangle, require_cholesky
+from .systems import check_square_matrix, require_cholesky
 from .working_layouts import routine, shaped_like
 
 # As in `systems`; the last is for pairs of matrices.
@@ -110,22 +111,22 @@ def qr(
     problem = Problem({"a": a}, check_arguments)
 
     def work() -> tuple[DistributedArray, DistributedArray]:
-        matrix = problem.move("a")
-        m, n = matrix.shape
+        m, n = a.shape
         few = min(m, n)
         columns = m if MODES[mode] == "complete" else few
         r, q = problem.zeros((columns if mode != "r" else few, n)), problem.zeros((m, columns))
         verify = Check(problem)
         y, x = verify.vectors(n), verify.vectors(columns, 1)
-        verify.add("a", matrix, right=y)
+        verify.add_operand("a", right=y)
         first = verify.sums() if mode == "r" else {}
         if first:
-            verify.add("h", matrix, left=first["a"].right)
+            verify.add_operand("a", left=first["a"].right, name="h")
+        matrix = problem.move("a")
 
         def factored() -> None:
             tau = pxgeqrf(matrix)
             copy_corner(matrix, r)
-            keep_triangle(r, False)
+            clear_outside(local_elements(r), "U")
             if mode != "r":
                 copy_corner(matrix, q)
                 pxorgqr(q, tau, columns, few)
@@ -231,9 +232,10 @@ def svd(
         return scale_by_power(singular_values(problem), exponent)
 
     def work() -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
-        matrix, verify = problem.move("a", exponent=exponent), Check(problem, scaled=True)
-        y = verify.vectors(matrix.shape[1])
-        verify.add("a", matrix, right=y)
+        verify = Check(problem, scaled=True)
+        y = verify.vectors(a.shape[1])
+        verify.add_operand("a", right=y, exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
         u, values, vh = decompose(problem, matrix)
         if full_matrices and u.shape[0] > u.shape[1]:
             u = _complete(problem, u)
@@ -252,8 +254,7 @@ def svd(
 
 def scale_by_power(values: NDArray[Any], exponent: int | NDArray[np.int64]) -> NDArray[Any]:
     """Multiply by 2**exponent."""
-    with np.errstate(over="ignore"):
-        return np.ldexp(values, exponent) if np.any(exponent) else values
+    return np.ldexp(values, exponent) if np.any(exponent) else values
 
 
 def decompose(problem: Problem, matrix: DistributedArray) -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
@@ -325,8 +326,9 @@ def singular_values(problem: Problem) -> NDArray[Any]:
     """Singular values of the operand a divided by 2**exponent. Collective."""
 
     def work() -> NDArray[Any]:
-        matrix, verify = problem.move("a", exponent=problem.exponent("a")), Check(problem, scaled=True)
-        verify.add("a", matrix)
+        verify, exponent = Check(problem, scaled=True), problem.exponent("a")
+        verify.add_operand("a", exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
         values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
         size = max(matrix.shape)
 
@@ -470,7 +472,8 @@ def eigh(
         first, last = _read_subset(subset_by_index, a.shape[0])
         return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
 
-    problem = Problem({"a": a} if b is None else {"a": a, "b": b}, check_arguments)
+    operands = {"a": a} if b is None else {"a": a, "b": b}
+    problem = Problem(operands, check_arguments, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
     type = int(type)
     first, last = _read_subset(subset_by_index, a.shape[0])
     triangle = "L" if lower else "U"
@@ -479,14 +482,14 @@ def eigh(
         return eigenvalues(problem, triangle)[first:last]
 
     def work() -> tuple[NDArray[Any], DistributedArray]:
+        verify = Check(problem, scaled=b is None)
+        y = verify.vectors(a.shape[0])
+        verify.add_operand("a", right=y, exponent=exponent)
+        if b is not None:
+            verify.add_operand("b", right=y)
+        before = {} if b is None else verify.sums()
         matrix = problem.move("a", exponent=exponent)
         factor = None if b is None else problem.move("b")
-        verify = Check(problem, scaled=b is None)
-        y = verify.vectors(matrix.shape[0])
-        verify.add("a", matrix, right=y, part=f"H{triangle}")
-        if factor is not None:
-            verify.add("b", factor, right=y, part=f"H{triangle}")
-        before = {} if factor is None else verify.sums()
         scale = 1.0
         if factor is not None:
             scale = _reduce(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
@@ -558,7 +561,8 @@ def eigvalsh(
         letter_of("UPLO", UPLO, TRIANGLES)
         return check_square_matrix(a)
 
-    return eigenvalues(Problem({"a": a}, check_arguments), UPLO.upper())
+    problem = Problem({"a": a}, check_arguments, parts=lambda: {"a": hermitian_part(UPLO.upper() == "L")})
+    return eigenvalues(problem, UPLO.upper())
 
 
 def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
@@ -566,8 +570,9 @@ def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
     exponent = problem.exponent("a")
 
     def work() -> NDArray[Any]:
-        matrix, verify = problem.move("a", exponent=exponent), Check(problem, scaled=True)
-        verify.add("a", matrix, part=f"H{triangle}")
+        verify = Check(problem, scaled=True)
+        verify.add_operand("a", exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
         return _solve_for_values(verify, matrix, triangle, {})
 
     routine_name = "heev" if problem.dtype.kind == "c" else "syev"
@@ -692,8 +697,8 @@ def _reduce(
     """
     lower = uplo == "L"
     if check.active and type == 3 and not eigvals_only:
-        check.add("ab", matrix, right=before["b"].product, part=f"H{uplo}")
-        check.add("bab", factor, right=check.sums()["ab"].product, part=f"H{uplo}")
+        check.add_operand("a", right=before["b"].product, name="ab")
+        check.add_operand("b", right=check.sums()["ab"].product, name="bab")
         before |= check.sums()
 
     def factored() -> None:
@@ -710,7 +715,7 @@ def _reduce(
     check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
     x = check.sums()["x"]
     if type != 1:
-        check.add("a", matrix, right=x.product, part=f"H{uplo}")
+        check.add_operand("a", right=x.product)
         check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
         expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
     scale = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)

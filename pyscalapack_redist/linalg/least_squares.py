@@ -18,7 +18,8 @@ from .decompositions import (
     require_triplets,
     scale_by_power,
 )
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, times_power
+from .matrix_parts import local_elements
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, times_power
 from .systems import diagonal_of
 from .working_layouts import check_rows, routine, shaped_like
 
@@ -111,24 +112,28 @@ def lstsq(
 def _by_qr(problem: Problem) -> tuple[Any, ...]:
     """Solve by p?gels, with each right-hand side scaled to 1: p?gels scales all by the largest, and not all of them back."""
     exponent = problem.exponent("a")
-    matrix = problem.move("a", exponent=exponent)
-    (m, n), count = matrix.shape, problem.columns("b")
+    (m, n), count = problem.operands["a"].shape, problem.columns("b")
     check, wide = Check(problem, scaled=True), m < n
-    sides = problem.move("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
-    exponents = _normalize_columns(problem, sides)
+    exponents = _column_exponents(problem)
     real = np.zeros(0, problem.dtype).real.dtype
-    y = check.vectors(n)
-    check.add("a", matrix, right=y, left=check.vectors(m, 1) if wide else None)
+    y, z = check.vectors(n), check.vectors(m, 1)
+    check.add_operand("a", right=y, left=z if wide else None, exponent=exponent)
     before = check.sums()
+    if check.active:
+        if not wide:
+            z = before["a"].right
+            check.add_operand("a", left=z, name="normal", exponent=exponent)
+        check.add_operand("b", left=z, columns=True, exponent=exponents)
+        before |= check.sums()
+    matrix = problem.move("a", exponent=exponent)
+    sides = problem.move("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
+    _scale_columns(problem, sides, -exponents)
     if check.active and wide:
         # The solution of A X = A y of least norm is the part of y outside of the null space
-        _fill(problem, sides, count, before["a"].right)
-        check.add("b", sides, left=_pad(check.vectors(m, 1), n), columns=True)
-        before |= check.sums()
-    elif check.active:
-        check.add("normal", matrix, left=before["a"].right)
-        check.add("b", sides, left=before["a"].right, columns=True)
-        before |= check.sums()
+        products, b = before["a"].right.astype(problem.dtype), before["b"]
+        _fill(problem, sides, count, products)
+        norms = np.concatenate([b.norms, np.linalg.norm(products, axis=0)])
+        before["b"] = Sums(left=np.vstack([b.left, products.conj().T @ z]), norms=norms)
 
     def work() -> tuple[Squares, NDArray[Any]]:
         # Without a column p?gels factors nothing.
@@ -181,22 +186,24 @@ def _require_least_norm(
 def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
     """Solve by X = V inv(S) U^H B with the singular values that are not zero; the residual is B - U U^H B."""
     exponent = problem.exponent("a")
-    matrix = problem.move("a", exponent=exponent)
-    sides = problem.move("b")
-    exponents = _normalize_columns(problem, sides)
-    (m, n), count, few = matrix.shape, sides.shape[1], min(matrix.shape)
+    exponents = _column_exponents(problem)
+    (m, n), count = problem.operands["a"].shape, problem.columns("b")
+    few = min(m, n)
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
     real = np.zeros(0, problem.dtype).real.dtype
     check = Check(problem, scaled=True)
     y = check.vectors(n)
-    check.add("a", matrix, right=y)
+    check.add_operand("a", right=y, exponent=exponent)
+    matrix = problem.move("a", exponent=exponent)
     left, values, right = decompose(problem, matrix)
     used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, (m, n))
     inverse = np.divide(1, values, out=np.zeros_like(values), where=used)
     first = require_triplets(check, left, values, right, y)
     if check.active:
         check.add("u", left, right=inverse[:, None] * first["vh"].right)
-        check.add("b", sides, left=check.sums()["u"].right, columns=True)
+        check.add_operand("b", left=check.sums()["u"].right, columns=True, exponent=exponents)
+    sides = problem.move("b")
+    _scale_columns(problem, sides, -exponents)
 
     def work() -> Squares:
         pxgemm(left, sides, parts, trans_a="C")
@@ -233,32 +240,23 @@ def _squares(sides: DistributedArray, first: int) -> Squares:
     return columns, (np.abs(local[rows >= first]).astype(np.float64) ** 2).sum(axis=0)
 
 
-def _normalize_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int64]:
-    """Divide each column by the power of 2 above its largest absolute value; returns the exponents. Collective."""
+def _column_exponents(problem: Problem) -> NDArray[np.int64]:
+    """For each right-hand side the exponent of the power of 2 above its largest absolute value. Collective."""
 
     def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
-        _, columns, local = local_elements(sides)
+        _, columns, local = local_elements(problem.operands["b"])
         return columns, np.abs(local).max(axis=0, initial=0)
 
-    sizes = problem.run(largest, assemble(sides.shape[1], np.float64, np.maximum))
-    exponents: NDArray[np.int64] = np.frexp(sizes)[1].astype(np.int64)
-    _scale_columns(problem, sides, -exponents)
-    return exponents
+    sizes = problem.run(largest, assemble(problem.columns("b"), np.float64, np.maximum))
+    return np.frexp(sizes)[1].astype(np.int64)  # type: ignore[no-any-return]
 
 
 def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
-    """Multiply each column by a power of 2."""
+    """Multiply columns, from the first on, each by a power of 2."""
     with problem.collect_errors():
         _, columns, local = local_elements(sides)
-        for column, exponent in enumerate(exponents[columns].tolist()):
+        for column, exponent in enumerate(exponents[columns[columns < exponents.size]].tolist()):
             times_power(local[:, column], exponent)
-
-
-def _pad(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Vectors with zeros below, of so many rows."""
-    padded = np.zeros((rows, vectors.shape[1]), vectors.dtype)
-    padded[: vectors.shape[0]] = vectors
-    return padded
 
 
 def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:

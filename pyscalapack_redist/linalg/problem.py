@@ -24,6 +24,7 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
+from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .working_layouts import (
     another_layout,
     as_column,
@@ -53,7 +54,6 @@ class RoutineOptions(TypedDict, total=False):
 
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
-LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which fits a core's cache
 MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
@@ -74,6 +74,9 @@ class Problem:
         In the order of the arguments.
     check_arguments : callable
         Called with the operands. Raises an error if their shapes do not fit; returns `ShapeAndLayout`.
+    parts : callable, optional
+        Returns the part of each operand that the routine reads, in the letters of `matrix_parts`; of those left out, and by
+        default, all elements are read.
     vectors : sequence of str
         Operands that may have one dimension.
     check_finite : bool, optional
@@ -83,7 +86,9 @@ class Problem:
     """
 
     dtype: np.dtype[Any]  # of all operands
-    magnitudes: dict[str, float]  # of each operand, as `magnitude`
+    operands: dict[str, Any]  # as the user gave them
+    parts: dict[str, str]  # what is read of each operand
+    magnitudes: dict[str, float]  # of each operand's part, as `magnitude`
     is_checked: bool  # whether results are
     target: Descriptor  # layout of the result
 
@@ -92,6 +97,7 @@ class Problem:
         operands: Mapping[str, Any],
         check_arguments: Callable[..., ShapeAndLayout],
         *,
+        parts: Callable[[], Mapping[str, str]] = dict,
         vectors: tuple[str, ...] = ("b",),
         check_finite: bool = False,
         uses_library: bool = True,
@@ -105,7 +111,8 @@ class Problem:
         if not arrays:
             self._check_operands(operands, vectors)
         self._comm, self._group = communicator_of(arrays[0].desc), group_of_all(arrays[0].desc)
-        self._operands = dict(operands)
+        self.operands = dict(operands)
+        self.parts = dict.fromkeys(operands, "")
         self._overwritten: list[str] = []
         self._guard = Guard()
         self._is_raised_on_all = False
@@ -113,10 +120,11 @@ class Problem:
         values: dict[str, Any] = {}
         with self.collect_errors():
             self._check_operands(operands, vectors)
-            magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
             if uses_library:
                 warn_of_kernels(blacs.load(), self._comm.Get_rank())
             shape, default_target = check_arguments(*operands.values())
+            self.parts |= parts()
+            magnitudes = {name: magnitude(operand, self.parts[name]) for name, operand in operands.items()}
             self._work_layout, self.target = (
                 self._layout(arguments["layout"], shape),
                 self._target(arguments.get("like"), default_target),
@@ -186,7 +194,7 @@ class Problem:
             chosen = self._read_layout("layout", layout)
             check_work_layout(self._routine, chosen, shape)
             return chosen
-        own = (operand.desc for operand in self._operands.values() if stays(self._routine, operand.desc))
+        own = (operand.desc for operand in self.operands.values() if stays(self._routine, operand.desc))
         return next(own, None) or layout_for(self._routine, shape, self._comm)
 
     def _read_layout(self, name: str, layout: LayoutOption) -> Descriptor:
@@ -199,7 +207,7 @@ class Problem:
 
     def _agree_dtype_and_magnitudes(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
         """The dtype of all operands, which some ranks may not know, and the largest magnitude of each on any rank."""
-        local_values = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
+        local_values = [(name, operand.dtype, magnitudes[name]) for name, operand in self.operands.items()]
         replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: local_values, list)
         dtypes = [(name, dtype) for reply in replies for name, dtype, _ in reply if dtype is not None]
         if not dtypes:
@@ -208,7 +216,7 @@ class Problem:
             if dtype != dtypes[0][1]:
                 raise ArrayError(_dtype_difference(*dtypes[0], name, dtype))
         return dtypes[0][1], {
-            name: float(np.max([reply[k][2] for reply in replies])) for k, name in enumerate(self._operands)
+            name: float(np.max([reply[k][2] for reply in replies])) for k, name in enumerate(self.operands)
         }
 
     def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
@@ -250,9 +258,10 @@ class Problem:
         """Bring an operand into the layout of the call.
 
         The result is a copy, unless the operand has that layout and may be overwritten, or is only read. Rows and columns
-        beyond the operand's are zero. Elements are divided by 2**exponent.
+        beyond the operand's are zero, and so are elements that are not read; those that are read are divided by
+        2**exponent.
         """
-        operand = self._operands[name]
+        operand = self.operands[name]
         desc, local = as_column(operand.desc), operand.local
         if local is not None and local.ndim == 1:
             local = local[:, None] if operand.desc.coords is not None else None
@@ -269,9 +278,11 @@ class Problem:
             else:
                 local = self._own(name, local, read_only and not exponent)
             matrix = DistributedArray._from_result(target, local, self.dtype)
-        with self.collect_errors():
-            if matrix.local is not None:
-                times_power(matrix.local, -exponent)
+        if matrix.local is not operand.local or name in self._overwritten:
+            with self.collect_errors():
+                elements = local_elements(matrix)
+                clear_outside(elements, self.parts[name])
+                times_power(elements[2], -exponent)
         return matrix
 
     def _own(self, name: str, local: NDArray[Any] | None, read_only: bool) -> NDArray[Any] | None:
@@ -282,13 +293,18 @@ class Problem:
             may_stay = local.flags.aligned and local.flags.f_contiguous
             if may_stay and self._arguments.get(f"overwrite_{name}") and self._may_overwrite(name, local):
                 self._overwritten.append(name)
-            elif not (may_stay and read_only):
+            elif not (may_stay and read_only and self._is_finite_outside(name)):
                 local = np.array(local, order="F")
         return local
 
+    def _is_finite_outside(self, name: str) -> bool:
+        """Whether what is not read of an operand may stay: a kernel may multiply it by zero."""
+        part = self.parts[name]
+        return not part or math.isfinite(magnitude(self.operands[name], COMPLEMENT[part]))
+
     def columns(self, name: str) -> int:
         """The number of columns of an operand, 1 for a vector."""
-        shape: tuple[int, ...] = self._operands[name].shape
+        shape: tuple[int, ...] = self.operands[name].shape
         return (*shape, 1)[1]
 
     def transpose(self, matrix: DistributedArray) -> DistributedArray:
@@ -304,7 +320,7 @@ class Problem:
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""
         others = [
-            operand.local for other, operand in self._operands.items() if other != name and operand.local is not None
+            operand.local for other, operand in self.operands.items() if other != name and operand.local is not None
         ]
         return local.flags.writeable and not any(np.shares_memory(local, array) for array in others)
 
@@ -366,7 +382,7 @@ class Problem:
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
         has_failed = True
-        with self.collect_errors(is_open=False), np.errstate(all="ignore"):  # the check finds wrong results
+        with self.collect_errors(is_open=False):
             result = work()
             has_failed = False
         if has_failed:
@@ -420,52 +436,6 @@ def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: 
         f"{name} has dtype {dtype} and {other} has {other_dtype}: ScaLAPACK converts nothing, so make them equal by "
         f"{other}.astype({str(dtype)!r})"
     )
-
-
-def magnitude(local: NDArray[Any] | None) -> float:
-    """A number from the largest absolute value to the Frobenius norm; inf or NaN if not all elements are finite."""
-    if local is None or local.size == 0:
-        return 0.0
-    matrix = local.reshape(local.shape[0], -1) if local.ndim != 2 else local
-    is_whole = matrix.flags.c_contiguous or matrix.flags.f_contiguous
-    square, largest = 0.0, 0.0
-    with np.errstate(all="ignore"):
-        for columns in [slice(None)] if is_whole else panels(*matrix.shape):
-            panel = matrix[:, columns].ravel(order="K")
-            part = float(np.vdot(panel, panel).real)
-            if not 1e-30 < part < np.inf:  # the squares overflow or vanish in the array's dtype
-                parts = [panel.real, panel.imag] if panel.dtype.kind == "c" else [panel]
-                largest = float(np.max([largest, *(np.abs(numbers).max() for numbers in parts)]))
-            else:
-                square += part
-    return float(np.max([math.sqrt(square), largest]))
-
-
-def panels(rows: int, columns: int) -> Iterator[slice]:
-    """Slices of columns that together are a local array."""
-    width = max(LEAST_COLUMNS, ELEMENTS // max(1, rows))
-    for first in range(0, columns, width):
-        yield slice(first, min(first + width, columns))
-
-
-def local_elements(array: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """Global rows and columns that this rank holds, and the elements; a vector is a matrix of one column.
-
-    Empty outside the grid, and on processes that hold a copy of another's elements.
-    """
-    desc, local = as_column(array.desc), array.local
-    if local is None or desc.place is None or any(desc.place[2:]):
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, np.zeros((0, 0), array.dtype)
-    matrix = local[:, None] if local.ndim == 1 else local
-    rows, columns = (axis.global_indices(k) for axis, k in zip(desc.distributions, desc.place, strict=False))
-    if desc.parent is not None:
-        first_row, first_column = (
-            int(axis.local_index(indices[0])) if indices.size else 0
-            for axis, indices in zip(desc.distributions, (rows, columns), strict=True)
-        )
-        matrix = matrix[first_row:, first_column:]
-    return rows, columns, matrix[: rows.size, : columns.size]
 
 
 def assemble(

@@ -15,7 +15,8 @@ from ..layout.distributed import Distributed
 from ..scalapack import pxgemm
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
+from .matrix_parts import local_elements, panels
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .working_layouts import routine, shaped_like, spread
 
 PRODUCT = 8.0  # as in `systems`
@@ -57,32 +58,30 @@ def matmul(
     problem = Problem({"a": a, "b": b}, check_arguments)
 
     def work() -> DistributedArray:
+        verify = Check(problem)
+        y = verify.vectors(problem.columns("b"))
+        verify.add_operand("b", right=y)
         left, right = problem.move("a", read_only=True), problem.move("b", read_only=True)
         product = problem.zeros((left.shape[0], right.shape[1]))
-        verify = Check(problem)
-        y = verify.vectors(right.shape[1])
-        verify.add("b", right, right=y)
         _, before = verify.run(lambda: pxgemm(left, right, product))
-        require_product(verify, left, product, before.get("b"), y)
+        _require_product(verify, a.shape[1], product, before.get("b"), y)
         return product
 
     return problem.to_result(problem.attempt(work, "gemm"))
 
 
-def require_product(
-    check: Check, left: DistributedArray, product: DistributedArray, b: Sums | None, y: NDArray[Any]
-) -> None:
-    """Require C y = A (B y); `b` has the sums of B y. Collective."""
+def _require_product(check: Check, inner: int, product: DistributedArray, b: Sums | None, y: NDArray[Any]) -> None:
+    """Require C y = A (B y); `b` has the sums of B y, and `inner` is the number of rows of B. Collective."""
     if b is None:
         return
     check.add("c", product, right=y)
-    check.add("a", left, right=b.right)
+    check.add_operand("a", right=b.right)
 
     def make_claims(sums: dict[str, Sums]) -> list[Claim]:
         c, scale = sums["c"], sums["a"].norm * b.norm
         if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product is right
             return []
-        bound = check.bound(left.shape[1], PRODUCT) * scale + check.scale(0, max(product.shape))
+        bound = check.bound(inner, PRODUCT) * scale + check.scale(0, max(product.shape))
         return [Claim.equal("C y = A (B y)", c.right, sums["a"].right, bound)]
 
     check.require(make_claims)
@@ -127,7 +126,8 @@ def norm(
         In any layout, of one or two dimensions; it is not changed.
     ord : {None, "fro", 1, inf, 2, -2, "nuc"}
         Of a matrix: Frobenius's (by default), the largest sum of a column's absolute values, or of a row's; the largest,
-        the least or the sum of the singular values. Of a vector: None, 1, 2 or inf. 0 for an array without elements.
+        the least or the sum of the singular values. Of a vector: None, 1, 2 or inf. 0 for an array without elements, which
+        has no least singular value.
     axis : int, optional
         0 for the norm of each column, 1 for that of each row, `ord` being a vector's.
     check, layout
@@ -141,7 +141,7 @@ def norm(
     Raises
     ------
     ValueError
-        `ord` or `axis` is not one of these.
+        `ord` or `axis` is not one of these, or `ord` is -2 for an array without elements.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
@@ -150,6 +150,10 @@ def norm(
         possible = VECTOR_NORMS if a.ndim == 1 or axis is not None else [*NORMS, *BY_VALUES]
         if ord not in possible:
             raise ValueError(f"ord = {ord!r} must be one of {', '.join(map(repr, possible))}")
+        if ord == -2 and 0 in a.shape:
+            raise ValueError(
+                f"ord = {ord!r} is the least singular value, and a, of shape {a.shape}, has none: take another"
+            )
         return (*a.shape, 1)[:2], a.desc
 
     is_matrix = isinstance(a, Distributed) and a.ndim == 2
@@ -157,17 +161,16 @@ def norm(
     problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=by_values, uses_library=by_values)
     real = np.zeros(0, problem.dtype).real.dtype
     value: Any
-    with np.errstate(over="ignore"):
-        if by_values:
-            values = singular_values(problem)
-            value = np.ldexp(BY_VALUES[ord](values) if values.size else 0, problem.exponent("a"))
-        elif a.ndim == 1 or axis is not None:
-            norms = _line_norms(problem, a, (axis or 0) % a.ndim, 2 if ord is None else ord)
-            value = norms[0] if a.ndim == 1 else norms
-        else:
-            norms = _line_norms(problem, a, ord == np.inf, 2 if NORMS[ord] == "F" else 1)
-            value = _lengths(norms, 0) if NORMS[ord] == "F" else norms.max(initial=0)
-        return real.type(value) if np.ndim(value) == 0 else value.astype(real)
+    if by_values:
+        values = singular_values(problem)
+        value = np.ldexp(BY_VALUES[ord](values) if values.size else 0, problem.exponent("a"))
+    elif a.ndim == 1 or axis is not None:
+        norms = _line_norms(problem, a, (axis or 0) % a.ndim, 2 if ord is None else ord)
+        value = norms[0] if a.ndim == 1 else norms
+    else:
+        norms = _line_norms(problem, a, ord == np.inf, 2 if NORMS[ord] == "F" else 1)
+        value = _lengths(norms, 0) if NORMS[ord] == "F" else norms.max(initial=0)
+    return real.type(value) if np.ndim(value) == 0 else value.astype(real)
 
 
 def _line_norms(problem: Problem, a: DistributedArray, axis: int, ord: float) -> NDArray[np.float64]:

@@ -13,9 +13,9 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from ..scalapack.calls import SingularError
-from ..scalapack.matrix_operands import diagonal_places
 from .check import Check, Claim, Sums
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
+from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .working_layouts import check_rows, routine, shaped_like
 
 # Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
@@ -70,11 +70,11 @@ def solve(
     problem = Problem({"a": a, "b": b}, _check_system)
 
     def work() -> DistributedArray:
-        matrix, sides = problem.move("a"), problem.move("b")
         verify = Check(problem)
-        y = verify.vectors(matrix.shape[0])
-        verify.add("a", matrix, left=y)
-        verify.add("b", sides, left=y, columns=True)
+        y = verify.vectors(a.shape[0])
+        verify.add_operand("a", left=y)
+        verify.add_operand("b", left=y, columns=True)
+        matrix, sides = problem.move("a"), problem.move("b")
         _, before = verify.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
         require_system(verify, sides, before, matrix)
         return sides
@@ -112,9 +112,10 @@ class _LUFactors(NamedTuple):
 
 def _factor_lu(problem: Problem) -> _LUFactors:
     """Factor the operand a: P L (U y) = A y."""
-    matrix, check = problem.move("a"), Check(problem)
-    y = check.vectors(matrix.shape[0])
-    check.add("a", matrix, right=y)
+    check = Check(problem)
+    y = check.vectors(problem.operands["a"].shape[0])
+    check.add_operand("a", right=y)
+    matrix = problem.move("a")
     pivots: NDArray[np.intc] | None = None
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -221,23 +222,23 @@ def lu_solve(
     problem = Problem({"lu": lu, "b": b}, check_arguments, piv=piv)
 
     def work() -> DistributedArray:
-        matrix, sides = problem.move("lu", read_only=True), problem.move("b")
         verify = Check(problem)
-        y = verify.vectors(matrix.shape[0])
-        verify.add("b", sides, left=y, columns=True)
+        y = verify.vectors(lu.shape[0])
+        verify.add_operand("b", left=y, columns=True)
         before: dict[str, Sums] = {}
         if verify.active:  # A^H y, or A y or the conjugate of that where A is not solved with itself
             order = row_order(piv)
             first, then = ("U", "l") if trans else ("l", "U")
             side, x = ("right", y.conj() if trans == 1 else y) if trans else ("left", y[order])
-            verify.add("first", matrix, **{side: x}, part=first)  # type: ignore[arg-type]
+            verify.add("first", lu, **{side: x}, part=first)  # type: ignore[arg-type]
             sums = verify.sums()
-            verify.add("then", matrix, **{side: sums["first"].product}, part=then)
+            verify.add("then", lu, **{side: sums["first"].product}, part=then)
             product = verify.sums()["then"].product
             if trans:
                 product = product[np.argsort(order)]
             norm = np.sqrt((np.abs(product) ** 2).mean(axis=1).sum())
             before = {"b": sums["b"], "a": Sums(left=product.conj() if trans == 1 else product, norm=norm)}
+        matrix, sides = problem.move("lu", read_only=True), problem.move("b")
 
         def solved() -> None:
             desc = matrix.desc
@@ -268,18 +269,11 @@ def require_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sum
     check.require(lambda sums: [Claim.equal(text, sums["then"].product, a.product, bound)])
 
 
-def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
-    """Write zeros outside a triangle or trapezoid."""
-    rows, columns, local = local_elements(matrix)
-    for some in panels(rows.size, columns.size):
-        below = rows[:, None] - columns[some]
-        local[:, some][below < 0 if lower else below > 0] = 0
-
-
 def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
     """This rank's part of the diagonal."""
-    _, rows, columns = diagonal_places(matrix.desc)
-    return local_elements(matrix)[2][rows, columns]
+    rows, columns, local = local_elements(matrix)
+    _, down, across = diagonal_elements(rows, columns)
+    return local[down, across]
 
 
 @routine
@@ -307,20 +301,21 @@ def cholesky(
     numpy.linalg.LinAlgError
         The matrix is not positive definite; says which leading minor.
     """
-    return _cholesky(a, lower, lambda factor: keep_triangle(factor, lower))
+    return _cholesky(a, lower, lambda factor: clear_outside(local_elements(factor), "L" if lower else "U"))
 
 
 def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray], object]) -> DistributedArray:
     """The factor in one triangle; `then` is called with it after p?potrf."""
-    problem, part = Problem({"a": a}, check_square_matrix), "L" if lower else "U"
+    problem = Problem({"a": a}, check_square_matrix, parts=lambda: {"a": hermitian_part(lower)})
 
     def work() -> DistributedArray:
-        matrix, verify = problem.move("a"), Check(problem)
-        y = verify.vectors(matrix.shape[0])
-        verify.add("a", matrix, right=y, part=f"H{part}")
+        verify = Check(problem)
+        y = verify.vectors(a.shape[0])
+        verify.add_operand("a", right=y)
+        matrix = problem.move("a")
 
         def factored() -> None:
-            pxpotrf(matrix, part)
+            pxpotrf(matrix, "L" if lower else "U")
             then(matrix)
 
         _, before = verify.run(factored)
@@ -376,21 +371,21 @@ def cho_solve(
         As for `solve`; the result is checked against the factor.
     """
     c, lower = _unpack_pair("c_and_lower", c_and_lower)
-    problem = Problem({"c": c, "b": b}, _check_system, lower=bool(lower))
     part = "L" if lower else "U"
+    problem = Problem({"c": c, "b": b}, _check_system, parts=lambda: {"c": part}, lower=bool(lower))
 
     def work() -> DistributedArray:
-        matrix, sides = problem.move("c", read_only=True), problem.move("b")
         verify = Check(problem)
-        y = verify.vectors(matrix.shape[0])
-        verify.add("b", sides, left=y, columns=True)
+        y = verify.vectors(c.shape[0])
+        verify.add_operand("b", left=y, columns=True)
         before: dict[str, Sums] = {}
         if verify.active:
-            verify.add_factor("first", matrix, lower, y, adjoint=True, norm=True)
+            verify.add_factor("first", c, lower, y, adjoint=True, norm=True)
             sums = verify.sums()
-            verify.add_factor("then", matrix, lower, sums["first"].product)
+            verify.add_factor("then", c, lower, sums["first"].product)
             norm = sums["first"].norm ** 2
             before = {"b": sums["b"], "a": Sums(left=verify.sums()["then"].product, norm=norm)}
+        matrix, sides = problem.move("c", read_only=True), problem.move("b")
         problem.run(lambda: pxpotrs(matrix, sides, part))
         require_system(verify, sides, before)
         return sides
@@ -416,9 +411,10 @@ def inv(
     problem = Problem({"a": a}, check_square_matrix)
 
     def work() -> DistributedArray:
-        matrix, verify = problem.move("a"), Check(problem)
-        y = verify.vectors(matrix.shape[0])
-        verify.add("a", matrix, right=y)
+        verify = Check(problem)
+        y = verify.vectors(a.shape[0])
+        verify.add_operand("a", right=y)
+        matrix = problem.move("a")
         _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
         if verify.active:
             verify.add("x", matrix, right=before["a"].product)
@@ -484,8 +480,7 @@ def det(
     Parameters and errors are those of `slogdet`.
     """
     sign, logarithm = _slogdet(a)
-    with np.errstate(over="ignore"):
-        determinant: np.inexact[Any] = sign * np.exp(logarithm)
+    determinant: np.inexact[Any] = sign * np.exp(logarithm)
     return determinant
 
 
@@ -509,8 +504,7 @@ def _slogdet(a: DistributedArray) -> SlogdetResult:
         rows, diagonal = desc.global_indices(0), diagonal_of(matrix)
         exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
         sizes = np.abs(diagonal)
-        with np.errstate(invalid="ignore"):  # of infs, with NaN for a sign
-            signs = diagonal / sizes
+        signs = diagonal / sizes
         return (-1) ** int(exchanges) * np.prod(signs), np.sum(np.log(sizes.astype(np.float64)))
 
     parts = problem.run(work, lambda replies: [part for part in replies if part is not None])

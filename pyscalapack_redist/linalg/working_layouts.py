@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
+
 from .. import tracing
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -42,7 +44,10 @@ result_order: ContextVar[str] = ContextVar("result_order", default="F")  # of el
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a routine of `linalg`: `Problem` reads its arguments, and `timings` notes its name with each phase."""
+    """Make a function a routine of `linalg`: `Problem` reads its arguments, and `timings` notes its name with each phase.
+
+    What overflows or is no number is seen by the checks, and not left to the user's `numpy.seterr`.
+    """
     name, parameters = function.__name__, inspect.signature(function).parameters
     defaults = {parameter.name: parameter.default for parameter in parameters.values()}
     ROUTINES.add(name)
@@ -62,7 +67,7 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
         own = RoutineCall(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
         token = current_call.set(own)
         try:
-            with tracing.routine(name) if tracing.active else contextlib.nullcontext():
+            with tracing.routine(name) if tracing.active else contextlib.nullcontext(), np.errstate(all="ignore"):
                 result = function(*arguments, **keywords)
         finally:
             current_call.reset(token)

@@ -30,6 +30,18 @@ def test_planted_faults_are_found(ranks: int, cases: int) -> None:
     assert run(program, ranks, cases, SEED + cases, timeout=250).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "first", "cases"),
+    [
+        (1, 0, 112),
+        (2, 112, 28),
+        *(pytest.param(n, 200, cases, marks=LONG) for n, cases in ((1, 1800), (2, 1200), (4, 600))),
+    ],
+)
+def test_garbage_in_what_is_not_read(ranks: int, first: int, cases: int) -> None:
+    assert run(PROGRAMS / "unread.py", ranks, first, cases, timeout=250).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=LONG)])
 def test_calls_of_linalg(ranks: int) -> None:
     assert run(PROGRAMS / "linalg_calls.py", ranks).stdout == "OK\n"
