@@ -94,8 +94,9 @@ def _complex(name: str, number: Any) -> complex:
 
 
 def scalar(value: object) -> object:
-    """Return the scalar of an array without dimensions, and any other value unchanged."""
-    return np.asarray(value)[()] if getattr(value, "shape", None) == () else value
+    """Return the scalar of an array without dimensions, and any other value unchanged; a NumPy bool is Python's, a number."""
+    number = np.asarray(value)[()] if getattr(value, "shape", None) == () else value
+    return bool(number) if isinstance(number, np.bool_) else number
 
 
 def _plain(value: complex) -> complex:
@@ -194,4 +195,5 @@ def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -
         if beta == 0:
             rest[...] = np.zeros((), out.dtype)
         else:
-            rest *= factor
+            with np.errstate(all="ignore"):  # as in the kernels
+                rest *= factor

@@ -85,6 +85,25 @@ def factors_that_are_remembered() -> None:
     assert len(plan.inside.cache) <= 8
 
 
+def factors_of_kinds_that_numpy_has() -> None:
+    """A bool counts as 0 or 1, as in Python; what the kernels let overflow does so in the rest of B too."""
+    a, b = psr.Descriptor((9, 8), 2, ROWS), psr.Descriptor((9, 8), 3, COLUMNS)
+    plan, local = psr.redistribute(a, b), a.from_function(value)
+    for true, false in ((True, False), (np.True_, np.False_), (np.array(True), np.array(False))):
+        for alpha, beta, factor in ((true, false, 1), (true, true, 2), (false, true, 1), (2.0, true, 3)):
+            out = b.from_function(value)
+            plan(local, out, alpha=alpha, beta=beta)
+            assert np.array_equal(out, b.from_function(lambda i, j, factor=factor: factor * value(i, j)))
+    batch, out = psr.batch(plan, plan), [b.from_function(value), b.from_function(value)]
+    batch([local, local], out, alpha=np.True_, beta=[np.True_, 2])
+    assert np.array_equal(out[1], b.from_function(lambda i, j: 3 * value(i, j)))
+    square, other = psr.Descriptor((9, 9), 2, ROWS), psr.Descriptor((9, 9), 3, COLUMNS)
+    triangle, huge = psr.redistribute(square, other, uplo="L", fill="zero"), other.from_function(lambda i, j: 1e200 + 0 * i)
+    with np.errstate(all="raise"):
+        triangle(square.zeros(), huge, beta=1e200)
+    assert np.isinf(huge).all()
+
+
 def plans_that_are_kept() -> None:
     """One plan for one layout, whatever the leading dimensions and the storage of tiles; options in either case."""
     for lld in (20, 25):
@@ -391,6 +410,7 @@ CHECKS = (
     slots_of_two_plans_in_turn,
     arrays_that_overlap,
     factors_that_are_remembered,
+    factors_of_kinds_that_numpy_has,
     plans_that_are_kept,
     as_many_dimensions_as_an_array_can_have,
     merged_dimensions,
