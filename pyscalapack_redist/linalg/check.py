@@ -20,7 +20,15 @@ from .. import tracing
 from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
-from .matrix_parts import along_memory, diagonal_elements, holds_elements, indices_at, local_elements, part_panels
+from .matrix_parts import (
+    along_memory,
+    diagonal_elements,
+    holds_elements,
+    indices_at,
+    local_elements,
+    part_panels,
+    squares_of,
+)
 from .problem import LARGE, SMALL, Problem, WrongResultError
 from .working_layouts import as_column
 
@@ -331,8 +339,7 @@ def _part(
         if second is not None and over_sum is not None:
             _add_product(over_sum[over], panel.T, second[down])
         if norm:
-            flat = panel.ravel(order="K")
-            square += np.vdot(flat, flat).real
+            square += squares_of(panel).sum()
         if squares is not None:
             squares[down if turned else over, 0] += (np.abs(panel) ** 2).sum(axis=1 if turned else 0)
     if turned:

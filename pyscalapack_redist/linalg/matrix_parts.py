@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,26 +143,28 @@ def magnitude(array: Distributed, part: str = "") -> float:
     """A number from the largest absolute value to the Frobenius norm; inf or NaN if not all elements are finite."""
     elements = local_elements(array, of_copies=True)
     rows, columns, local = elements
-    if not local.size:
-        return 0.0
-    if not part and (local.flags.c_contiguous or local.flags.f_contiguous):
-        return _magnitude_of([local])
     turned, its_part, _ = along_memory(elements, part)
     size = _magnitude_of(panel for _, _, panel in part_panels(turned, its_part))
     if part[:1] != "H":
         return size
     _, *places = diagonal_elements(rows, columns)
-    return float(np.max([size, _magnitude_of([local[tuple(places)].real])]))
+    return float(np.max([size, _magnitude_of([local[tuple(places)].real[:, None]])]))
 
 
-def _magnitude_of(arrays: Any) -> float:
+def _magnitude_of(matrices: Iterable[NDArray[Any]]) -> float:
     square, largest = 0.0, 0.0
-    for array in arrays:
-        flat = array.ravel(order="K")
-        part = float(np.vdot(flat, flat).real)
+    for matrix in matrices:
+        part = float(squares_of(matrix).sum())
         if not 1e-30 < part < np.inf:  # the squares overflow or vanish in the array's dtype
-            numbers = [flat.real, flat.imag] if flat.dtype.kind == "c" else [flat]
+            numbers = [matrix.real, matrix.imag] if matrix.dtype.kind == "c" else [matrix]
             largest = float(np.max([largest, *(np.abs(number).max(initial=0) for number in numbers)]))
         else:
             square += part
     return float(np.max([math.sqrt(square), largest]))
+
+
+def squares_of(matrix: NDArray[Any]) -> NDArray[Any]:
+    """The sum of squares of absolute values of each column, without a copy where columns are contiguous."""
+    lines = matrix.T if matrix.strides[0] == matrix.itemsize else np.ascontiguousarray(matrix.T)
+    numbers = lines.view(lines.real.dtype)
+    return (numbers[:, None, :] @ numbers[:, :, None])[:, 0, 0]  # type: ignore[no-any-return]
