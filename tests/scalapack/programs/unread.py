@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.linalg import decompositions, problem, systems
+from pyscalapack_redist.linalg import decompositions, matrix_parts, problem, systems
 
 Matrix = NDArray[Any]
 N = 11
@@ -282,10 +282,13 @@ def run(first: int, count: int) -> None:
 
 @contextlib.contextmanager
 def wrong_once(module: Any, function: str, place: int | str) -> Iterator[None]:
-    """The first result of a routine of ScaLAPACK is wrong."""
+    """The first result of a routine of ScaLAPACK is wrong; it is given zeros for what is not read."""
     original, calls = getattr(module, function), []
 
     def wrapped(*arguments: Any) -> Any:
+        rows, columns, local = matrix_parts.local_elements(arguments[0])
+        unread = np.less if arguments[1] == "L" else np.greater
+        assert not local[unread(rows[:, None], columns)].any()
         result = original(*arguments)
         spoiled = getattr(result, place) if isinstance(place, str) else arguments[place].local
         calls.append(None)
