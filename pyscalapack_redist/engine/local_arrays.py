@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,10 +11,10 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from .._kernels.bundle import address_of
-from ..comm.vote import digest
 from ..errors import ArrayError
 from ..layout.dimensions import local_part
 from ..layout.distributed import fit_local_array
+from ..layout.dtypes import foreign_dtypes
 from ..layout.tiles import Layout
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
@@ -57,22 +56,6 @@ class Arrays(NamedTuple):
     dtype: np.dtype[Any] | None
     order: int | None
     in_place: bool
-
-
-@functools.lru_cache(maxsize=256)
-def dtype_digest(dtype: np.dtype[Any]) -> int:
-    """A number equal on all ranks for equal dtypes."""
-    plain = _plain(dtype)
-    return digest((dtype.itemsize, plain))
-
-
-def _plain(dtype: np.dtype[Any]) -> object:
-    """The dtype without its alignment flag and its metadata, in which equal dtypes may differ."""
-    if dtype.subdtype is not None:
-        return (_plain(dtype.subdtype[0]), dtype.subdtype[1])
-    if dtype.names is None or dtype.fields is None:
-        return dtype.str
-    return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
 
 
 def check_arrays(
@@ -234,6 +217,12 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
         raise ArrayError(
             f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
             "of at least a byte, without Python objects"
+        )
+    # NumPy unpickles such a dtype into the only object of its type, and so changes the byte order of all dtypes of that type.
+    if any(not part.isnative for part in foreign_dtypes(dtype)):
+        raise ArrayError(
+            f"dtype {dtype.str} has elements of a type that is not NumPy's own, in the other byte order, which ranks cannot "
+            "tell one another: convert the array to the machine's byte order"
         )
 
 

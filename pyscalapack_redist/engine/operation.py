@@ -13,6 +13,7 @@ from .._kernels.boxes import Blend
 from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import local_part
+from ..layout.dtypes import foreign_dtypes, is_complex
 from ..layout.letters import DIAGONALS, TRIANGLES, conjugates, letter_of, transposes
 from ..layout.tiles import Layout
 
@@ -61,10 +62,10 @@ class Factors(NamedTuple):
         ArrayError
             The factors do not apply to the dtype.
         """
-        conjugate = self.conjugate and dtype.kind == "c"
+        conjugate = self.conjugate and is_complex(dtype)
         if self.trivial and not conjugate:
             return None
-        if dtype.char not in BLENDED or not dtype.isnative:
+        if dtype.char not in BLENDED or not dtype.isnative or foreign_dtypes(dtype):  # whose char may be of NumPy's
             raise ArrayError(
                 f"{self}{', conjugated' if conjugate else ''}, with dtype {dtype}: "
                 "only float32, float64, complex64 and complex128 can be multiplied or conjugated; convert the array"

@@ -24,10 +24,11 @@ from ..errors import ArrayError, ScheduleError
 from ..exchanges import Exchange
 from ..exchanges.pipeline import Nonblocking
 from ..exchanges.shared import Shared
+from ..layout.dtypes import dtype_digest
 from ..layout.letters import conjugates
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
-from .local_arrays import BY_COLUMNS, Arrays, dtype_digest
+from .local_arrays import BY_COLUMNS, Arrays
 from .operation import Factors
 from .stages import ArrayKind, Move, Pair, Stage
 from .terms import Terms

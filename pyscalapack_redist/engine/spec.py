@@ -23,12 +23,13 @@ from ..exchanges import BUFFERS, EXCHANGES, check_combination
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
+from ..layout.dtypes import dtype_digest
 from ..layout.letters import OPERATIONS, letter_of, transposes
 from ..layout.tiles import LAYOUTS, Layout, read_layout
 from ..layout.waypoints import Via, read_via, readable_via
 from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
-from .local_arrays import check_dtype, dtype_digest
+from .local_arrays import check_dtype
 from .operation import MatrixPart, check_square, parse_fill, parse_part
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)

@@ -28,7 +28,8 @@ from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import Nonblocking, SeriesMessages
 from ..exchanges.shared import RingAndMPI, Shared
-from .local_arrays import BY_COLUMNS, BY_ROWS, dtype_digest
+from ..layout.dtypes import dtype_digest
+from .local_arrays import BY_COLUMNS, BY_ROWS
 from .operands import find_wrapped, finish_result, list_arrays, prepare_operands, wrap_result
 from .plan import Binding, CacheEntry, Operands, Plan, cached_entry, factors_key, factors_of, key_of
 from .stages import ArrayKind

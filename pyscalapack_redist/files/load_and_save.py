@@ -14,13 +14,14 @@ from ..comm.groups import MPIGroup, group_of
 from ..comm.guard import Guard, holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
-from ..engine.local_arrays import check_dtype, dtype_digest, make_out
+from ..engine.local_arrays import check_dtype, make_out
 from ..engine.make import plan, slabs_of, takes_arrays
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, fit_local_array
+from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from .contents import (
     NOT_READ,
@@ -35,6 +36,7 @@ from .contents import (
     checked_path,
     is_hdf5,
     is_npy,
+    is_raw,
     is_zarr,
     read_npy_header,
 )
@@ -496,10 +498,12 @@ def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | N
 
 def check_named(name: str, dtype: np.dtype[Any]) -> None:
     """Raise an ArrayError for elements, such as bfloat16, that a file with a header has no name for."""
-    has_name = dtype.names is not None or dtype.subdtype is not None or np.dtype(dtype.str) == dtype
-    if not has_name and (is_npy(name) or is_hdf5(name) or is_zarr(name)):
+    foreign = foreign_dtypes(dtype)
+    if foreign and not is_raw(name):
+        n = dtype.itemsize
+        plain = f"numpy.int{8 * n}" if n in (1, 2, 4, 8) and dtype in foreign else f"'V{n}'"
         raise ArrayError(
-            f"local has dtype {dtype}, which {name} cannot name: save local.view(numpy.int{8 * dtype.itemsize})"
+            f"local has dtype {dtype}, and {name} cannot name {foreign[0]}: save local.view({plain}), and view what is loaded"
         )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import ArrayError, DescriptorError, shown
 from .arrays import host_array
 from .descriptor import Descriptor
+from .dtypes import is_complex
 from .tiles import LAYOUTS, Layout
 
 R = TypeVar("R")
@@ -125,7 +126,7 @@ class Distributed:
         collective.
         """
         transpose, dtype = self.T, self.dtype
-        return transpose._with(np.conj) if dtype is not None and dtype.kind == "c" else transpose
+        return transpose._with(np.conj) if dtype is not None and is_complex(dtype) else transpose
 
     def __getitem__(self, key: object) -> Self:
         """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.

@@ -37,3 +37,9 @@ def test_what_a_killed_save_has_left(ranks: int, name: str, tmp_path: Path) -> N
     assert run(program, ranks, tmp_path, name, "killed", timeout=60, check=False).returncode
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(f".{name}.")]
     assert run(program, ranks, tmp_path, name, "next", timeout=60).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.long)])
+def test_types_that_numpy_writes_alike(ranks: int, tmp_path: Path) -> None:
+    pytest.importorskip("ml_dtypes")
+    assert run(PROGRAMS / "foreign_types.py", ranks, tmp_path).stdout == "OK\n"

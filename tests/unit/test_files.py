@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import pickle
 import re
 import subprocess
 from pathlib import Path
@@ -17,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.local_arrays import dtype_digest
 from pyscalapack_redist.files import replacement
 from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.contents import FileArray, first_element, npy_header, read_npy_header
 from pyscalapack_redist.files.replacement import temporary_name
 from pyscalapack_redist.files.slabs import SLAB_BYTES, Slab, slabs
+from pyscalapack_redist.layout.dtypes import dtype_digest
 
 MANY = settings(max_examples=4 * settings.default.max_examples)
 UNICODE = np.dtype([("α", "<f8"), ("名前", ">i2", (3,))])
@@ -319,3 +320,23 @@ def test_equal_dtypes_have_equal_digests() -> None:
         assert digests[0] == digests[1]
     differing = [aligned, np.dtype([("key", "i1"), ("value", [("x", "f8", (2,))])]), np.dtype("<f8"), np.dtype(">f8")]
     assert len({dtype_digest(dtype) for dtype in (*differing, np.dtype("M8[s]"), np.dtype("M8[ms]"))}) == 6
+
+
+def foreign_types() -> list[np.dtype[Any]]:
+    """The types that ml_dtypes adds to NumPy, of which NumPy writes many alike."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    members = (getattr(ml_dtypes, name) for name in dir(ml_dtypes))
+    return [np.dtype(kind) for kind in members if isinstance(kind, type) and issubclass(kind, np.generic)]
+
+
+def with_foreign_parts(dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
+    record = np.dtype([("a", "i2"), ("b", dtype)])
+    return [dtype, record, np.dtype([("c", dtype, (3,))]), np.dtype([("d", record), ("e", "f4")])]
+
+
+def test_types_that_numpy_writes_alike_have_digests_of_their_own() -> None:
+    plain = [np.dtype(text) for text in ("V1", "V2", "V4", "i1", "u1", "f2", "c8", "f4")]
+    dtypes = [each for dtype in (*foreign_types(), *plain) for each in with_foreign_parts(dtype)]
+    assert len({dtype_digest(dtype) for dtype in dtypes}) == len(dtypes) >= 4 * (15 + len(plain))
+    for dtype in dtypes:
+        assert dtype_digest(pickle.loads(pickle.dumps(dtype))) == dtype_digest(dtype)
