@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.groups import MPIGroup
+from ..comm.mpi import MPI
 from ..errors import FileError, LibraryError, callers_level
 from ..layout.descriptor import Descriptor
 from .contents import FileArray, FilePart, named_errors
-from .slabs import ArrayFile, Slab, check_openable, on_all, on_first
+from .slabs import ArrayFile, Slab, on_all, on_first
+
+LONGEST_NAME = 244  # bytes: Open MPI 4.1 appends a suffix in a buffer of 256
+DESCRIPTORS = 8  # free file descriptors before MPI opens a file; Open MPI 4.1 needs two
 
 
 class Hdf5(ArrayFile):
@@ -98,6 +102,30 @@ class Hdf5(ArrayFile):
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         with named_errors(self.name):
             file[self._dataset][array.within(slab.own)] = part
+
+
+def check_openable(path: str) -> None:
+    """Raise a FileError where MPI-IO would open another file or abort the program, or other ranks would wait forever."""
+    if ":" in path:
+        raise FileError(
+            f"{path} has a colon, and MPI-IO, by which h5py opens it, may take what is before it for the kind of a file "
+            "system: rename it, or use a relative path"
+        )
+    length = len(os.fsencode(path))
+    if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
+        raise FileError(
+            f"{path}: the name has {length} bytes, and Open MPI aborts the program in MPI_File_open for more than "
+            f"{LONGEST_NAME}: use a shorter one, such as a relative path (save() appends a suffix while it writes)"
+        )
+    with ExitStack() as files:
+        try:
+            for _ in range(DESCRIPTORS):
+                files.callback(os.close, os.open(os.sep, os.O_RDONLY))
+        except OSError as error:
+            raise FileError(
+                f"{path}: MPI may need {DESCRIPTORS} file descriptors to open it, and this process has fewer left ({error}): "
+                "close files, or allow more by ulimit -n"
+            ) from error
 
 
 def read_dataset(h5py: Any, path: str, dataset: str, name: str) -> FileArray:

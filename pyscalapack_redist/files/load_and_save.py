@@ -23,6 +23,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, fit_local_array
 from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
+from .binary_file import BinaryFile
 from .contents import (
     NOT_READ,
     NOT_WRITTEN,
@@ -42,7 +43,7 @@ from .contents import (
 )
 from .hdf5 import Hdf5, library, read_dataset
 from .replacement import check_regular, replace_file
-from .slabs import ArrayFile, MPIFile, as_file_error, on_all, on_first, one_file
+from .slabs import ArrayFile, as_file_error, on_all, on_first, one_file
 from .zarr_store import ZarrStore, check_array_store, read_array
 from .zarr_store import library as zarr_library
 
@@ -106,8 +107,8 @@ def load(
 
     The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .zarr (a Zarr store in a directory,
     of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz or .csv, are an error, unless
-    `offset` has the byte where elements begin. .npy and raw files are read by MPI-IO. HDF5 is read in parallel if h5py was
-    built with MPI; else the first rank reads for all, with a RuntimeWarning. Of a Zarr store each rank reads whole chunks.
+    `offset` has the byte where elements begin. HDF5 is read in parallel if h5py was built with MPI; else the first rank reads
+    for all, with a RuntimeWarning. Of a Zarr store each rank reads whole chunks.
 
     Parameters
     ----------
@@ -476,7 +477,7 @@ def _array_file(
     """The file at `path`, in the format of `name`. Collective."""
     if is_zarr(name):
         return ZarrStore(group, path, name, dataset or "", chunking)
-    return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else MPIFile(group, path, name)
+    return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else BinaryFile(group, path, name)
 
 
 def _check_through(through: object) -> None:

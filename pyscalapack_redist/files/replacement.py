@@ -1,7 +1,7 @@
 """Replacement of a file, or a directory: the new one has a temporary name in the same directory, and is renamed when complete.
 
 The temporary name has the machine and the process that write the file, so that files of killed programs can be removed. A lock
-would not do: other hosts may not see it, and MPI-IO and HDF5 lock the file themselves.
+would not do: other hosts may not see it, and HDF5 locks the file itself.
 """
 
 from __future__ import annotations

@@ -1,23 +1,20 @@
 """Reading and writing of a distributed array in slabs: each slab is redistributed, and each rank reads or writes a part.
 
-MPI-IO does the same in a collective call on a view. Here each rank reads and writes independently, so a rank that fails can
-report it to the others; in a collective MPI-IO call they may wait forever.
+Each rank reads and writes independently, so a rank that fails can report it to the others; in a collective call of MPI-IO
+they may wait forever.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import itertools
 import math
 import os
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +24,12 @@ from ..comm.groups import MPIGroup
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.node import machine
-from ..comm.progress import call_blocking
 from ..engine.make import plan
 from ..errors import FileError
 from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
-from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_header
+from .contents import FileArray, FilePart, Region, check_ordinary
 from .progress_bar import Advance, progress_bar
 
 T = TypeVar("T")
@@ -319,124 +315,3 @@ class ArrayFile(ABC):
         """The progress of a call, on the first rank if it asks for that."""
         total = math.prod(desc.shape) * array.dtype.itemsize
         return progress_bar(call, str(self.name), total, bool(shown) and self.group.rank == 0)
-
-
-# -- .npy and raw files, by MPI-IO
-
-# Other elements between two runs of a window are read as well if there are at most so many bytes: as fast as another call.
-GAP_BYTES = 2**14
-SPAN_BYTES = 4 * 2**20
-LONGEST_NAME = 244  # bytes: Open MPI 4.1 appends a suffix in a buffer of 256
-DESCRIPTORS = 8  # free file descriptors before MPI opens a file; Open MPI 4.1 needs two
-NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-
-
-class MPIFile(ArrayFile):
-    """A .npy or raw file. Each rank opens it on COMM_SELF, so that a rank that fails can report it."""
-
-    def __init__(self, group: MPIGroup, path: str, name: str) -> None:
-        super().__init__(group, path, name, group.size)
-
-    def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        return on_first(self.group, lambda: part.locate(self.path, desc, dtype))
-
-    def create(self, target: str, array: FileArray) -> FileArray:
-        """Make the file with its header, and allocate all its space, so that a full disk is detected first. Collective."""
-        return on_first(self.group, lambda: self._begin(target, array))
-
-    def _begin(self, target: str, array: FileArray) -> FileArray:
-        header = npy_header(array.dtype, array.shape, array.order) if is_npy(self.name) else b""
-        placed = replace(array, offset=len(header))
-        with open(self.path, "xb", opener=_opener(target)) as file:
-            file.write(header)
-            file.flush()
-            if placed.end > placed.offset:
-                _allocate(file, placed.end, self.name)
-        return placed
-
-    @contextlib.contextmanager
-    def opened(self, mode: str) -> Iterator[MPI.File]:
-        on_all(self.group, lambda: check_openable(self.path))
-        access = MPI.MODE_RDONLY if mode == "r" else MPI.MODE_WRONLY
-        file = on_all(self.group, lambda: call_blocking(lambda: MPI.File.Open(MPI.COMM_SELF, self.path, access)))
-        file.Set_errhandler(MPI.ERRORS_RETURN)
-        with contextlib.ExitStack() as undo:
-            undo.callback(call_blocking, file.Close)
-            yield file
-            if mode != "r":
-                on_all(self.group, lambda: call_blocking(file.Sync))
-            undo.pop_all()
-        on_all(self.group, lambda: call_blocking(file.Close))
-
-    def read_part(self, file: MPI.File, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        part, item = slab.layout.empty(array.dtype, order=array.order), array.dtype.itemsize
-        raw = _from_slowest(part, array)
-        for span in array.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
-            box = raw[span.part]
-            span_elements = box if span.length == box.size else np.empty(span.length, raw.dtype)
-            status = MPI.Status()
-            file.Read_at(span.start, [_bytes_of(span_elements), span_elements.nbytes, MPI.BYTE], status)
-            count = status.Get_count(MPI.BYTE)
-            if count != span_elements.nbytes:
-                raise FileError(f"{self.name} was truncated while it was read: {count} bytes of {span_elements.nbytes}")
-            if span_elements is not box:
-                box[...] = np.ndarray(box.shape, raw.dtype, span_elements, strides=span.strides)
-        return part.astype(dtype, order="K", copy=False)
-
-    def write_part(self, file: MPI.File, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        raw = _from_slowest(part, array)
-        for span in array.spans(slab.own, 0, part.size):
-            box, status = raw[span.part], MPI.Status()
-            file.Write_at(span.start, [_bytes_of(box), box.nbytes, MPI.BYTE], status)
-            count = status.Get_count(MPI.BYTE)
-            if count != box.nbytes:
-                raise FileError(f"only {count} bytes of {box.nbytes} could be written: is the disk full?")
-
-
-def _from_slowest(part: NDArray[Any], array: FileArray) -> NDArray[Any]:
-    """The elements as bytes, with dimensions from the slowest to the fastest; a copy of records would drop padding."""
-    raw = part.view((np.void, array.dtype.itemsize))
-    return raw if array.order == "C" else raw.T
-
-
-def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The memory of an array that is contiguous in C order."""
-    return array.reshape(-1).view(np.uint8)
-
-
-def check_openable(path: str) -> None:
-    """Raise a FileError in cases in which MPI would abort the program, or other ranks would wait forever."""
-    length = len(os.fsencode(path))
-    if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
-        raise FileError(
-            f"{path}: the name has {length} bytes, and Open MPI aborts the program in MPI_File_open for more than "
-            f"{LONGEST_NAME}: use a shorter one, such as a relative path (save() appends a suffix while it writes)"
-        )
-    with contextlib.ExitStack() as files:
-        try:
-            for _ in range(DESCRIPTORS):
-                files.callback(os.close, os.open(os.sep, os.O_RDONLY))
-        except OSError as error:
-            raise FileError(
-                f"{path}: MPI may need {DESCRIPTORS} file descriptors to open it, and this process has fewer left ({error}): "
-                "close files, or allow more by ulimit -n"
-            ) from error
-
-
-def _opener(target: str) -> Callable[[str, int], int]:
-    """An opener for `open` that makes a file with the permissions of the file that it will replace."""
-    mode = stat.S_IMODE(os.stat(target).st_mode) & 0o666 if os.path.exists(target) else 0o666
-    return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
-
-
-def _allocate(file: BinaryIO, nbytes: int, name: str) -> None:
-    """Give the file its length, and allocate the space if the system can."""
-    if not hasattr(os, "posix_fallocate"):
-        file.truncate(nbytes)
-        return
-    try:
-        os.posix_fallocate(file.fileno(), 0, nbytes)
-    except OSError as error:
-        if error.errno not in NOT_OFFERED:
-            raise FileError(f"{name}: no space for {nbytes} bytes: {error}") from error
-        file.truncate(nbytes)

@@ -7,6 +7,7 @@ them, in slabs of all sizes, of arrays of one to five dimensions in layouts of a
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib.util
 import io
 import itertools
@@ -22,13 +23,14 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from layouts import descriptor, placed
 from mpi4py import MPI
 from numpy.typing import NDArray
 from oracle import random_axes, random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import progress_bar, slabs
+from pyscalapack_redist.files import binary_file, progress_bar, slabs
 
 Whole = NDArray[Any]
 
@@ -194,7 +196,8 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
     order = "C" if suffix in (".h5", ".zarr") else "CF"[rng.integers(2)]
     few_slabs = int(np.prod(desc.shape)) * dtype.itemsize // 100
     slabs.SLAB_BYTES = max(few_slabs, int(rng.choice([100, 500, 3000, 10**7])))
-    slabs.SPAN_BYTES, slabs.GAP_BYTES = int(rng.choice([1, 200, 10**6])), int(rng.choice([0, 1, 60, 10**5]))
+    binary_file.SPAN_BYTES, binary_file.GAP_BYTES = int(rng.choice([1, 200, 10**6])), int(rng.choice([0, 1, 60, 10**5]))
+    binary_file.CALL_BYTES = int(rng.choice([1, 7, 300, 2**30]))
     skipped = int(rng.integers(0, 9)) if suffix == ".bin" else 0
     of_file: dict[str, Any] = {"dataset": "group/data"} if suffix in (".h5", ".zarr") else {}
     its = of_file.copy()
@@ -293,6 +296,98 @@ def what_lies_between_fields(folder: Path) -> None:
     assert path.read_bytes() == expected.tobytes()
 
 
+def names_of_any_kind(folder: Path) -> None:
+    """Names are for the system alone: no part of one selects another file, and none is too long."""
+    desc = psr.Descriptor((30, 20), (4, 3), psr.ProcessGrid((1, SIZE), WORLD))
+    part, window = psr.Descriptor((10, 5), (2, 2), desc.grid), np.s_[3:13, -5:]
+    whole, other = np.arange(600.0).reshape(30, 20), np.full((30, 20), -1.0)
+    local = desc.from_function(lambda i, j: whole[i, j])
+    inside, deep = folder / "names", folder / "names" / ("d" * 250) / ("e" * 250)
+    on_first(lambda: deep.mkdir(parents=True))
+    texts = (
+        "nfs:x.npy",
+        "ufs:x.npy",
+        "run-15:00.npy",
+        "a\nb.npy",
+        " .npy",
+        "-x.npy",
+        "%s.npy",
+        "~x.npy",
+        "\udcff\udcfe.npy",
+    )
+    bystanders = [inside / name for name in ("x.npy", "00.npy")]
+    on_first(lambda: [np.save(path, other) for path in bystanders])
+    before = os.getcwd()
+    os.chdir(inside)
+    for path in (*texts, *(inside / name for name in texts), deep / "x.npy", os.fsencode("nfs:y.npy")):
+        psr.save(desc, local, path)
+        psr.save(part, -psr.load(part, path, window=window), path, window=window)
+        changed = np.load(os.fsdecode(path))
+        assert np.array_equal(changed[window], -whole[window])
+        changed[window] *= -1
+        assert np.array_equal(changed, whole)
+        assert np.array_equal(
+            psr.load(part, path, window=window), part.from_function(lambda i, j: -whole[3 + i, 15 + j])
+        )
+        WORLD.Barrier()
+    os.chdir(before)
+    assert all(np.array_equal(np.load(path), other) for path in bystanders)
+    left = {name for name in os.listdir(inside) if name not in (*texts, "nfs:y.npy", "x.npy", "00.npy", "d" * 250)}
+    assert not left, left
+    WORLD.Barrier()
+
+
+def on_shared_disks(folder: Path) -> None:
+    """On NFS, ranks of several hosts write what they have locked and nothing else, and wait for nobody who waits for them."""
+    path, locked, written = folder / "shared.npy", [], 0
+    desc, part = (psr.Descriptor(shape, (2, 2), psr.ProcessGrid((1, SIZE), WORLD)) for shape in ((30, 20), (10, 5)))
+    lockf, pwrite = fcntl.lockf, os.pwrite
+
+    def lock(file: int, kind: int, length: int, start: int) -> None:
+        lockf(file, kind, length, start)
+        locked[:] = [(file, start, start + length)] if kind == fcntl.LOCK_EX else []
+
+    def write(file: int, content: Any, start: int) -> int:
+        nonlocal written
+        written += 1
+        (holder, low, high) = locked[0]
+        assert holder == file
+        assert low <= start
+        assert start + content.nbytes <= high
+        return pwrite(file, content, start)
+
+    for hosts, on_nfs in ((SIZE, True), (1, True), (SIZE, False)):
+        with (
+            mock.patch.object(slabs, "SLAB_BYTES", 300),
+            mock.patch.object(binary_file, "machine", lambda hosts=hosts: (str(RANK % hosts),)),
+            mock.patch.object(binary_file, "is_on_nfs", lambda _, on_nfs=on_nfs: on_nfs),
+            mock.patch.object(fcntl, "lockf", lock if hosts > 1 and on_nfs else None),
+            mock.patch.object(os, "pwrite", write if hosts > 1 and on_nfs else pwrite),
+        ):
+            psr.save(desc, desc.from_function(lambda i, j: 20.0 * i + j), path)
+            psr.save(part, part.from_function(lambda i, j: -1.0 - i * j), path, window=np.s_[3:13, -5:])
+        assert not locked
+        WORLD.Barrier()
+        wanted = np.arange(600.0).reshape(30, 20)
+        wanted[3:13, -5:] = -1 - np.outer(np.arange(10.0), np.arange(5.0))
+        assert np.array_equal(np.load(path), wanted)
+        WORLD.Barrier()
+    assert (written > 0) == (SIZE > 1)
+    if SIZE > 1:
+        refused = OSError(37, "No locks available")
+        with (
+            mock.patch.object(binary_file, "machine", return_value=(str(RANK),)),
+            mock.patch.object(binary_file, "is_on_nfs", return_value=True),
+            mock.patch.object(fcntl, "lockf", mock.Mock(side_effect=refused)),
+            pytest.raises(
+                (psr.FileError, psr.CollectiveError), match=r"shared.npy: bytes cannot be locked on this NFS"
+            ),
+        ):
+            psr.save(part, part.zeros(), path, window=np.s_[3:13, -5:])
+        WORLD.Barrier()
+        assert np.array_equal(np.load(path), wanted)
+
+
 def with_distributed_arrays(folder: Path) -> None:
     whole, path = np.arange(600.0).reshape(30, 20), folder / "array.npy"
     on_first(lambda: np.save(path, whole))
@@ -358,6 +453,8 @@ def main() -> None:
     slabs.SLAB_BYTES = 10**7
     far_in_a_file(reordered, folder)
     what_lies_between_fields(folder)
+    names_of_any_kind(folder)
+    on_shared_disks(folder)
     with_distributed_arrays(folder)
     progress(folder)
     reordered.Free()
