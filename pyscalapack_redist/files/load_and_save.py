@@ -282,7 +282,8 @@ def save(
         Index that runs fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 and Zarr, the last.
         With `window`, the order of the existing raw file.
     dataset : str, optional
-        Name of the data set in an HDF5 file, "data" by default; other contents of the file stay. With `window`, of the array in
+        Name of the data set in an HDF5 file, "data" by default; other contents of the file stay, and of an old data set of that
+        name its attributes and properties, as far as the array allows. With `window`, of the array in
         a Zarr group.
     chunks, shards : sequence of int, or one for all dimensions, optional
         Shapes of the chunks and shards of a new Zarr array. By default chunks as zarr chooses them, and no shards; with

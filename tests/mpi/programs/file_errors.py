@@ -339,6 +339,7 @@ def hdf5(folder: Path) -> None:
     import h5py
 
     desc, path, bad = psr.Descriptor((6, 5), (2, 2), PIECE.grid), folder / "errors.h5", folder / "bad.h5"
+    links = folder / "links.h5"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         psr.save(desc, desc.zeros(), folder / "warned.h5")
@@ -352,10 +353,15 @@ def hdf5(folder: Path) -> None:
         with h5py.File(path, "w") as file:
             file["other"], file["group/one"], file["null"] = np.zeros((5, 6)), 1, h5py.Empty("f8")
             file["text"] = np.full((6, 5), "text", dtype=h5py.string_dtype())
+        with h5py.File(links, "w") as file:
+            file["soft"], file["a/b"] = h5py.SoftLink("/nowhere"), h5py.SoftLink("c")
+            file["outer"] = h5py.ExternalLink("nofile.h5", "/d")
+            pairs = h5py.h5t.array_create(h5py.h5t.NATIVE_DOUBLE, (2,))
+            h5py.h5d.create(file.id, b"pairs", pairs, h5py.h5s.create_simple((6, 5)))
 
     on_first(write)
-    before = path.read_bytes()
-    on_first(lambda: bad.write_bytes(before[: len(before) // 2]))
+    before = path.read_bytes(), links.read_bytes()
+    on_first(lambda: bad.write_bytes(before[0][: len(before[0]) // 2]))
     for dataset, text in (
         (None, "has no data set 'data'; it has group, null, other, text: give dataset="),
         ("group", "errors.h5: 'group' is a group, which has one: give dataset='group/NAME'"),
@@ -372,9 +378,20 @@ def hdf5(folder: Path) -> None:
         ("bad.h5", load(bad, desc, dataset="other")),
         ("bad.h5", save(bad, desc.zeros(), desc)),
         ("No such file", load(folder / "missing.h5", desc)),
+        ("pairs holds ('<f8', (2,)): only fixed sizes", load(links, desc, dataset="pairs")),
     ):
         fails(text, call)
-    assert path.read_bytes() == before
+    for dataset, text in (
+        ("soft", "links.h5: 'soft' is a link to /nowhere, which is not there or cannot be read: make that"),
+        ("a/b", "links.h5: 'a/b' is a link to c, which"),
+        ("a/b/c", "links.h5: 'a/b' is a link to c, which"),
+        ("outer", "links.h5: 'outer' is a link to /d of the file nofile.h5, which"),
+        ("a/c", "links.h5 has no data set 'a/c'"),
+    ):
+        fails(text, load(links, desc, dataset=dataset))
+        if dataset != "a/c":
+            fails(text, save(links, desc.zeros(), desc, dataset=dataset))
+    assert (path.read_bytes(), links.read_bytes()) == before
     psr.save(desc, desc.zeros(), path)
     WORLD.Barrier()
     with h5py.File(path, "r") as file:

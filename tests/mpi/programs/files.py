@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from oracle import random_axes, random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import binary_file, progress_bar, slabs
+from pyscalapack_redist.files import binary_file, hdf5, progress_bar, slabs
+from pyscalapack_redist.files.contents import FileArray
 
 Whole = NDArray[Any]
 
@@ -388,6 +389,96 @@ def on_shared_disks(folder: Path) -> None:
         assert np.array_equal(np.load(path), wanted)
 
 
+def hdf5_data_sets(folder: Path) -> None:
+    """A data set that is saved again keeps its place in the file, its attributes, its compression and what it may grow to."""
+    import h5py
+
+    path, grid = folder / "kept.h5", psr.ProcessGrid((SIZE, 1), WORLD)
+    desc, longer, wide = (psr.Descriptor(shape, 16, grid) for shape in ((256, 128), (300, 128), (256, 130)))
+    box = psr.Descriptor((8, 8, 8), 2, grid)
+    numbers = desc.from_function(lambda i, j: i + 0.001 * j)
+    sizes = []
+    for _ in range(4):
+        for dataset in ("data", "group/other"):
+            psr.save(desc, numbers, path, dataset=dataset)
+        sizes.append(path.stat().st_size)
+        WORLD.Barrier()
+    assert len(set(sizes)) == 1, sizes
+    assert sizes[0] < 2 * 256 * 128 * 8 + 10000
+    for k in range(8):  # the space of one dtype is free for the next one
+        psr.save(desc, numbers.astype(("f4", "f8")[k % 2]), path)
+    assert path.stat().st_size < 4 * 256 * 128 * 8
+    WORLD.Barrier()
+
+    def write() -> None:
+        with h5py.File(path, "w") as file:
+            options = {"chunks": (32, 64), "maxshape": (None, 129), "compression": "gzip", "compression_opts": 7}
+            data = file.create_dataset("data", (256, 128), "f8", shuffle=True, fillvalue=3.0, **options)
+            data.attrs["unit"], data.attrs["none"], data.attrs["words"] = "eV", h5py.Empty("f4"), ["a", "bcd"]
+            data.attrs["numbers"] = np.arange(3, dtype=">i2")
+            file["x"] = np.arange(256.0)
+            file["x"].make_scale("x")
+            data.dims[0].attach_scale(file["x"])
+            data.dims[0].label = "rows"
+            file["link"] = h5py.SoftLink("/data")
+            file.create_dataset("rounded", (256, 128), "f8", scaleoffset=1, chunks=(32, 64))
+            narrow = h5py.h5t.STD_I32LE.copy()
+            narrow.set_precision(24)
+            h5py.h5d.create(file.id, b"narrow", narrow, h5py.h5s.create_simple((256, 128)))
+
+    on_first(write)
+    shown, most = ("data", "x", "link"), 129
+    for layout, dtype, dataset, has_chunks in (
+        (desc, "f8", "data", True),
+        (longer, "f8", "data", True),
+        (desc, "f8", "link", True),
+        (desc, ">f4", "data", True),
+        (wide, "f4", "data", True),
+        (desc, "i4", "data", True),
+        (box, "f8", "data", False),
+        (desc, "f8", "data", False),
+    ):
+        local = layout.from_function(lambda *index: 100.0 * index[0] + index[-1]).astype(dtype)
+        psr.save(layout, local, path, dataset=dataset)
+        assert np.array_equal(psr.load(layout, path, dataset=dataset), local)
+        WORLD.Barrier()
+        with h5py.File(path, "r") as file:
+            data = file["data"]
+            assert (data.shape, data.dtype) == (layout.shape, np.dtype(dtype))
+            assert all(name in file for name in shown)
+            assert data.attrs["unit"] == "eV"
+            assert data.attrs["none"] == h5py.Empty("f4")
+            assert list(data.attrs["words"]) == ["a", "bcd"]
+            assert data.attrs["numbers"].dtype == ">i2"
+            assert list(data.attrs["numbers"]) == [0, 1, 2]
+            assert list(data.dims[0].keys()) == ["x"]
+            assert data.dims[0].label == "rows"
+            if has_chunks:
+                filters = None if h5py.get_config().mpi else "gzip"
+                assert data.chunks == (32, 64)
+                most = max(most, layout.shape[1])
+                assert data.maxshape == (None, most)
+                assert data.compression == filters
+                assert data.fillvalue == 3
+        WORLD.Barrier()
+    whole = desc.from_function(lambda i, j: 100000 * i + j, "i4")
+    for dataset in ("rounded", "narrow"):  # other numbers are not rounded as the old ones were, nor cut to fewer bits
+        psr.save(desc, whole, path, dataset=dataset)
+        assert np.array_equal(psr.load(desc, path, dataset=dataset), whole)
+    on_first(write)
+    with pytest.raises(
+        (psr.FileError, psr.CollectiveError), match="the numbers of narrow have fewer bits than NumPy's"
+    ):
+        psr.save(desc, whole, path, dataset="narrow", window=...)
+    WORLD.Barrier()
+    if RANK == 0:  # where ranks write by themselves there are no filters
+        with h5py.File(path, "r+") as file:
+            hdf5.make_dataset(h5py, file, "data", FileArray(np.dtype("f8"), (256, 128), "C", 0), filtered=False)
+            assert (file["data"].chunks, file["data"].compression, file["data"].shuffle) == ((32, 64), None, False)
+            assert file["data"].attrs["unit"] == "eV"
+    WORLD.Barrier()
+
+
 def with_distributed_arrays(folder: Path) -> None:
     whole, path = np.arange(600.0).reshape(30, 20), folder / "array.npy"
     on_first(lambda: np.save(path, whole))
@@ -455,6 +546,8 @@ def main() -> None:
     what_lies_between_fields(folder)
     names_of_any_kind(folder)
     on_shared_disks(folder)
+    if importlib.util.find_spec("h5py") is not None:
+        hdf5_data_sets(folder)
     with_distributed_arrays(folder)
     progress(folder)
     reordered.Free()
