@@ -34,6 +34,17 @@ def check_regular(target: str) -> None:
         raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
 
 
+def check_writable(target: str) -> None:
+    """Raise a FileError for an existing file or directory that this user may not write, though it could be replaced."""
+    effective = os.access in os.supports_effective_ids
+    if not os.access(target, os.W_OK, effective_ids=effective):
+        mode = stat.S_IMODE(os.stat(target).st_mode)
+        raise FileError(
+            f"{target} is write-protected (mode {mode:04o}) and would be replaced: allow writing (chmod u+w), or give "
+            "another path"
+        )
+
+
 def replace_file(
     group: Group, name: str, write: Callable[[str, str], None], check: Callable[[str], None] = check_regular
 ) -> None:
@@ -59,13 +70,15 @@ def _place(name: str, check: Callable[[str], None]) -> tuple[str, str, list[str]
     target = os.path.realpath(name)
     if os.path.lexists(target):
         check(target)
+        check_writable(target)
     return target, temporary_name(target), temporary_files_of(target)
 
 
 def _finish(temporary: str, target: str, check: Callable[[str], None]) -> None:
     """Rename the complete file or directory; an old directory gets the temporary name. On the first rank."""
     if os.path.exists(target):
-        check(target)  # again: it may have been made since
+        check(target)  # again: it may have been made, or protected, since
+        check_writable(target)
         shutil.copymode(target, temporary)
     if os.path.isdir(target):
         _exchange(temporary, target)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
 import resource
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -335,6 +338,38 @@ def what_is_replaced(folder: Path) -> None:
     assert not psr.load(DESC, capital).any()
 
 
+def write_protected() -> None:
+    """A file that its user has protected is not replaced, though the directory would allow that."""
+    local, folder = DESC.zeros("d"), Path(WORLD.bcast(tempfile.mkdtemp() if RANK == 0 else None))
+    names, umask, user = ["a.npy", "a.bin", "a.h5", "a.zarr"], os.umask(0), os.geteuid()
+    for name, library in (("a.h5", "h5py"), ("a.zarr", "zarr")):
+        if importlib.util.find_spec(library) is None:
+            names.remove(name)
+    for name in names:
+        psr.save(DESC, local, folder / name)
+    on_first(lambda: folder.chmod(0o777))
+    on_first(lambda: [(folder / name).chmod(0o555 if (folder / name).is_dir() else 0o444) for name in names])
+    link = folder / "link.npy"
+    on_first(lambda: link.symlink_to("a.npy"))
+    before = [os.stat(folder / name) for name in names]
+    try:
+        if user == 0:  # who may write everything
+            os.seteuid(65534)
+        for name in (*names, "link.npy"):
+            fails(f"{folder / name.replace('link', 'a')} is write-protected (mode 0", save(folder / name, local))
+            if not name.endswith(".zarr"):
+                with pytest.raises((psr.FileError, psr.CollectiveError), match="Permission denied"):
+                    psr.save(DESC, local, folder / name, window=..., **({"shape": SHAPE} if name == "a.bin" else {}))
+        assert [path for path in os.listdir(folder) if path.endswith(".part")] == []
+        psr.save(DESC, local, folder / "new.npy")
+    finally:
+        os.seteuid(user)
+        os.umask(umask)
+    assert [os.stat(folder / name) for name in names] == before
+    WORLD.Barrier()
+    on_first(lambda: shutil.rmtree(folder))
+
+
 def hdf5(folder: Path) -> None:
     import h5py
 
@@ -517,6 +552,7 @@ def main() -> None:
     windows(folder)
     saving(folder)
     what_is_replaced(folder)
+    write_protected()
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "h5py", None)
         patch.setitem(sys.modules, "zarr", None)
