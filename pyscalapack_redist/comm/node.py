@@ -23,6 +23,8 @@ LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
 AREA = 2 * 2**20  # bytes of a rank's slots in the ring
 VARIABLE = "PYSCALAPACK_REDIST_NODES"
 SPINS = 2000  # polls before a wait yields its core, if each rank has a core of its own
+SHARED_FOLDER = "/dev/shm"  # of POSIX shared memory
+SHARED_REMEDY = f"mount a tmpfs at {SHARED_FOLDER}, in a container by --shm-size=1g"
 MARK = 16  # random bytes behind the ring, which show that ranks have mapped the same memory
 
 
@@ -249,7 +251,7 @@ def forced_nodes(ranks: int) -> list[int] | None:
 
 def machine() -> tuple[str, ...]:
     """The name of this host and the ID of its boot, which distinguishes hosts of one name."""
-    name = socket.gethostname()
+    name = os.fsencode(socket.gethostname()).decode(errors="backslashreplace")  # it may be any bytes
     with suppress(OSError):
         return name, Path("/proc/sys/kernel/random/boot_id").read_text()
     return (name,)
@@ -330,19 +332,25 @@ def _memory_file(size: int) -> tuple[int, str, bool]:
     """Make an anonymous file: its descriptor, the path for other ranks, and False as it has no name to remove."""
     if not hasattr(os, "memfd_create"):
         raise OSError("this system has no memfd_create")
-    descriptor = os.memfd_create("pyscalapack_redist")
+    try:
+        descriptor = os.memfd_create("pyscalapack_redist")
+    except OSError as error:
+        raise OSError(f"memfd_create: {error.strerror}") from error
     os.ftruncate(descriptor, size)
     return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False
 
 
 def _shm_file(size: int) -> tuple[int, str, bool]:
     """Make POSIX shared memory of this user: its descriptor, its path, and True as its name is to be removed."""
-    path = f"/dev/shm/pyscalapack_redist-{secrets.token_hex(8)}"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    path = f"{SHARED_FOLDER}/pyscalapack_redist-{secrets.token_hex(8)}"
     try:
-        os.posix_fallocate(descriptor, 0, size)  # a full /dev/shm raises here, instead of a signal later
-    except OSError:
-        os.close(descriptor)
-        os.unlink(path)
-        raise
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size)  # full shared memory raises here, instead of a signal later
+        except OSError:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+    except OSError as error:
+        raise OSError(f"{path}: {error.strerror}: {SHARED_REMEDY}") from error
     return descriptor, path, True

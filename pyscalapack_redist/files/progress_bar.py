@@ -47,6 +47,7 @@ def progress_bar(call: str, path: str, total: int, shown: bool) -> Iterator[Adva
     stack, advance = contextlib.ExitStack(), _ignore  # type: contextlib.ExitStack, Advance
     display = Guard()  # other ranks wait: what a terminal or a log raises is dropped
     if shown:
+        path = os.fsencode(path).decode(errors="backslashreplace")  # a name may be any bytes
         name = os.path.basename(path)
         report = display.attempt(
             lambda: _open_bar(stack, f"{call} {name}", total) or _log_lines(f"{call} {path}", total), is_open=False
@@ -71,7 +72,7 @@ def _open_bar(stack: contextlib.ExitStack, title: str, total: int) -> Advance | 
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
     except ImportError:
         return None
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     bar = stack.enter_context(Progress(*columns, console=Console(file=sys.stdout)))
     task = bar.add_task(title, total=total)
     return lambda nbytes: bar.advance(task, nbytes)

@@ -82,7 +82,12 @@ class ZarrStore(ArrayFile):
     def opened(self, mode: str) -> Iterator[Any]:
         def open_array() -> Any:
             with named_errors(self.name):
-                return self._zarr.open_array(Path(self.path), path=self._dataset, mode=mode)
+                array = self._zarr.open_array(Path(self.path), path=self._dataset, mode=mode)
+                if mode == "r" or not has_equal_values(array.dtype):
+                    return array
+                # Else zarr leaves out chunks of -0.0 and of any NaN, as equal to a fill value of 0 or NaN.
+                with self._zarr.config.set({"array.write_empty_chunks": True}):
+                    return self._zarr.open_array(Path(self.path), path=self._dataset, mode=mode)
 
         yield on_all(self.group, open_array)
 
@@ -100,8 +105,13 @@ class ZarrStore(ArrayFile):
         paths = [Path(self.path, self._dataset, key) for key in keys]
         folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(self.path)}
         for path in (*paths, *folders):
-            with suppress(FileNotFoundError):  # zarr does not write what has fill values only
+            with suppress(FileNotFoundError):  # zarr does not write whole numbers, text and dates that have fill values only
                 bring_to_disk(str(path))
+
+
+def has_equal_values(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of different bytes may count as equal: in numbers with -0.0 and NaN, and in records."""
+    return dtype.kind in "fcV"
 
 
 def metadata_file(path: str, dataset: str) -> str:

@@ -20,7 +20,7 @@ from .. import __version__, blacs
 from ..blacs import library as kernels
 from ..blacs.library import file_of
 from ..comm.mpi import mpi_files
-from ..comm.node import usable_cores
+from ..comm.node import SHARED_FOLDER, SHARED_REMEDY, usable_cores
 from ..errors import LibraryError, RedistributionError
 from ..exchanges.exchange import VARIABLE, read_thread_count
 
@@ -168,13 +168,13 @@ def _memfd() -> str:
 
 def _posix_memory() -> str:
     """Whether /dev/shm, of POSIX shared memory, can be written, and its size."""
-    folder = "/dev/shm"
+    folder = SHARED_FOLDER
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(SHARED_BYTES))
         size = os.statvfs(folder)
     except OSError as error:
-        return f"POSIX shared memory in {folder}: not permitted ({error})"
+        return f"POSIX shared memory in {folder}: not permitted ({error}): {SHARED_REMEDY}"
     whole, free = (blocks * size.f_frsize / 2**20 for blocks in (size.f_blocks, size.f_bavail))
     text = f"POSIX shared memory in {folder}: permitted, {free:,.0f} MiB free of {whole:,.0f}"
     return text + (" (little: start the container with a larger one, --shm-size=1g)" if whole < 128 else "")

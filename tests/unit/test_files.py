@@ -7,7 +7,9 @@ import math
 import os
 import pickle
 import re
+import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import replacement
+from pyscalapack_redist.comm.node import machine
+from pyscalapack_redist.files import progress_bar, replacement
 from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.contents import FileArray, first_element, npy_header, read_npy_header
 from pyscalapack_redist.files.replacement import temporary_name
@@ -265,6 +268,34 @@ def test_who_writes_a_temporary_file(tmp_path: Path) -> None:
     os.symlink(own, named.replace(token, "123456789abc"))
     assert replacement.temporary_files_of(target) == sorted([own, named])
     assert replacement.temporary_files_of(str(tmp_path / "nowhere" / "x.npy")) == []
+
+
+@pytest.mark.parametrize("name", ["node1", "node\udcff", "n\N{GREEK SMALL LETTER ALPHA}"])
+def test_names_of_hosts_may_be_any_bytes(name: str, tmp_path: Path) -> None:
+    """The system's function has a byte that is no UTF-8 as half of a pair of surrogates, which cannot be encoded."""
+    target = str(tmp_path / "x.npy")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: name)
+        assert "\n".join(machine()).encode()
+        replacement._machine.cache_clear()
+        assert replacement.has_ended(temporary_name(target)) is False
+        own = replacement._machine()
+    replacement._machine.cache_clear()
+    assert own != replacement._machine()
+
+
+@pytest.mark.parametrize("name", ["[red]x.npy", "[bold]x.npy", "\udcff.npy"])
+def test_a_bar_has_names_of_any_kind(name: str) -> None:
+    pytest.importorskip("rich")
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with (
+        mock.patch.object(progress_bar, "on_terminal", return_value=True),
+        mock.patch.object(sys, "stdout", terminal),
+        progress_bar.progress_bar("save", f"folder/{name}", 100, True) as advance,
+    ):
+        advance(100)
+    terminal.flush()
+    assert f"save {name}".replace("\udcff", "\\xff") in terminal.buffer.getvalue().decode()
 
 
 @pytest.mark.parametrize("with_exchange", [True, False])

@@ -321,6 +321,16 @@ def shared_memory() -> None:
                 moves(plan)
             assert re.search(says, str(plan.report())), plan.report()
             duplicate.Free()
+    with pytest.MonkeyPatch.context() as patch:  # which file, and what to do
+        patch.setattr(node, "SHARED_FOLDER", "/dev/shm/absent")
+        if RANK == 0:
+            patch.setattr(node, "_memory_file", refused)
+        duplicate = WORLD.Dup()
+        plan = psr.redistribute(*pair((90, 70), 4, (9, 5), duplicate), exchange="shared")
+        moves(plan)
+        says = "/dev/shm/absent/pyscalapack_redist-[0-9a-f]*: No such file or directory: mount a tmpfs at /dev/shm"
+        assert re.search(says, str(plan.report())), plan.report()
+        duplicate.Free()
     assert not [name for name in os.listdir("/dev/shm") if name.startswith("pyscalapack_redist")] or RANK
 
 

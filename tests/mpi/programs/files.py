@@ -479,6 +479,25 @@ def hdf5_data_sets(folder: Path) -> None:
     WORLD.Barrier()
 
 
+def bits_in_zarr(folder: Path) -> None:
+    """Chunks of -0.0, and of a NaN that is not the fill value's, are stored with these bits, and stay beside a window."""
+    path, special = (
+        folder / "bits.zarr",
+        np.array([0, 1 << 63, 0x7FF8DEAD00000001, 0x7FF8000000000000], "u8").view("f8"),
+    )
+    desc, part = (psr.Descriptor(shape, 2, psr.ProcessGrid((1, SIZE), WORLD)) for shape in ((4, 4), (2, 3)))
+    for fill, value, dtype in itertools.product((0.0, -0.0, np.nan), special, ("f8", "c16", "f4")):
+        local = np.full(desc.local_shape, value, dtype)
+        psr.save(desc, local, path, chunks=4, zarr={"fill_value": fill})
+        assert psr.load(desc, path).tobytes() == local.tobytes(), (fill, value, dtype)
+        psr.save(part, np.full(part.local_shape, fill, dtype), path, window=np.s_[:2, :3])
+        whole = np.full((4, 4), value, dtype)
+        whole[:2, :3] = fill
+        loaded = psr.load(psr.Descriptor((4, 4), 4, psr.ProcessGrid((1, 1), MPI.COMM_SELF)), path)
+        assert loaded.tobytes() == whole.tobytes(), (fill, value, dtype)
+        WORLD.Barrier()
+
+
 def with_distributed_arrays(folder: Path) -> None:
     whole, path = np.arange(600.0).reshape(30, 20), folder / "array.npy"
     on_first(lambda: np.save(path, whole))
@@ -548,6 +567,8 @@ def main() -> None:
     on_shared_disks(folder)
     if importlib.util.find_spec("h5py") is not None:
         hdf5_data_sets(folder)
+    if importlib.util.find_spec("zarr") is not None:
+        bits_in_zarr(folder)
     with_distributed_arrays(folder)
     progress(folder)
     reordered.Free()
