@@ -213,10 +213,10 @@ def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = 
 
 def check_dtype(dtype: np.dtype[Any]) -> None:
     """Raise an ArrayError for elements that are not a fixed number of bytes."""
-    if dtype.hasobject or not dtype.itemsize:
+    if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
         raise ArrayError(
             f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
-            "of at least a byte, without Python objects"
+            "of at least a byte, without Python objects, and no arrays"
         )
     # NumPy unpickles such a dtype into the only object of its type, and so changes the byte order of all dtypes of that type.
     if any(not part.isnative for part in foreign_dtypes(dtype)):

@@ -75,9 +75,14 @@ class BinaryFile(ArrayFile):
     @contextlib.contextmanager
     def opened(self, mode: str) -> Iterator[OpenFile]:
         access = os.O_RDONLY if mode == "r" else os.O_WRONLY
-        file = OpenFile(on_all(self.group, lambda: os.open(self.path, access | os.O_CLOEXEC)))
         with contextlib.ExitStack() as undo:
-            undo.callback(os.close, file.number)
+
+            def open_file() -> OpenFile:
+                number = os.open(self.path, access | os.O_CLOEXEC)
+                undo.callback(os.close, number)  # also if another rank cannot open it
+                return OpenFile(number)
+
+            file = on_all(self.group, open_file)
             if mode == "r":
                 yield file
             else:

@@ -17,7 +17,7 @@ from ..comm.mpi import MPI
 from ..errors import FileError, LibraryError, callers_level
 from ..layout.descriptor import Descriptor
 from .contents import FileArray, FilePart, named_errors
-from .slabs import ArrayFile, Slab, on_all, on_first
+from .slabs import ArrayFile, Slab, identity_of, on_all, on_first
 
 LONGEST_NAME = 244  # bytes: Open MPI 4.1 appends a suffix in a buffer of 256
 OF_NUMBERS = {5, 6}  # filters: H5Z_FILTER_NBIT, H5Z_FILTER_SCALEOFFSET of <H5Zpublic.h>
@@ -55,10 +55,11 @@ class Hdf5(ArrayFile):
 
         def make() -> None:
             with named_errors(self.name):
-                if os.path.exists(target):
+                self.origin = identity_of(target) if os.path.exists(target) else {}
+                if self.origin:
                     os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
                     shutil.copyfile(target, self.path)
-                with self._h5py.File(self.path, "r+" if os.path.exists(target) else "w-") as file:
+                with self._h5py.File(self.path, "r+" if self.origin else "w-") as file:
                     check_links(self._h5py, file, self._dataset, self.name)
                     if not isinstance(file.get(self._dataset), self._h5py.Dataset | None):
                         raise FileError(f"{self.name}: {self._dataset} is a group: give another dataset=")

@@ -359,6 +359,7 @@ def save(
         array = file.create(target, new)
         with one_file(group, file.identity(), file.callers, writes=True, elsewhere=("size",)):  # its name is random
             file.write(array, desc, local, progress)
+        on_first(group, lambda: file.check_target(target))
 
     replace_file(group, name, write, check_array_store if is_zarr(name) else check_regular)
 
@@ -516,7 +517,7 @@ def _wanted_dtype(out: object, dtype: DTypeLike | None) -> np.dtype[Any] | None:
         if requested is not None and requested != out.dtype:
             raise FileError(f"dtype = {requested}, but out has dtype {out.dtype}: omit dtype, or make them equal")
         requested = out.dtype
-    if requested is not None and (requested.hasobject or not requested.itemsize):
+    if requested is not None and (requested.hasobject or not requested.itemsize or requested.subdtype is not None):
         raise FileError(f"dtype = {requested}: only elements of a fixed size, without Python objects, can be read")
     return requested
 

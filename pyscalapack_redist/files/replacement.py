@@ -7,6 +7,7 @@ would not do: other hosts may not see it, and HDF5 locks the file itself.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import hashlib
 import os
@@ -68,6 +69,8 @@ def _place(name: str, check: Callable[[str], None]) -> tuple[str, str, list[str]
     if not os.path.isdir(folder):
         raise FileError(f"{name} cannot be written: there is no directory {folder}; make it first")
     target = os.path.realpath(name)
+    if not os.path.isdir(os.path.dirname(target)):
+        raise FileError(f"{name} is a link to {target}, and there is no such directory: make it first")
     if os.path.lexists(target):
         check(target)
         check_writable(target)
@@ -80,10 +83,16 @@ def _finish(temporary: str, target: str, check: Callable[[str], None]) -> None:
         check(target)  # again: it may have been made, or protected, since
         check_writable(target)
         shutil.copymode(target, temporary)
-    if os.path.isdir(target):
+    try:
+        if not os.path.isdir(target):
+            os.replace(temporary, target)
+            temporary = ""
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        check(target)  # another call has made the directory since
+    if temporary:
         _exchange(temporary, target)
-    else:
-        os.replace(temporary, target)
     bring_to_disk(os.path.dirname(target))
 
 

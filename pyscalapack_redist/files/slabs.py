@@ -77,7 +77,7 @@ def as_file_error(action: Callable[[], T]) -> T:
         raise FileError(str(error)) from error
 
 
-def _identity(path: str, mode: str) -> dict[str, Any]:
+def identity_of(path: str, mode: str = "rb") -> dict[str, Any]:
     """Facts that identify a file. The file is opened, because a network file system may have stale facts before."""
     check_ordinary(path)
     with open(path, mode) as file:
@@ -96,13 +96,13 @@ def one_file(
     hosts: before the body, and if it does not write, also after it.
     """
     mode, on_host = ("r+b", NUMBERS) if writes else ("rb", (*NUMBERS, *CONTENTS))
-    first = on_first(group, lambda: _identity(path, mode))
+    first = on_first(group, lambda: identity_of(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
         if group.rank >= ranks:
             return None
         try:
-            own = as_file_error(lambda: _identity(path, mode))
+            own = as_file_error(lambda: identity_of(path, mode))
         except FileError as error:
             return f"cannot be opened as on the first rank ({error})"
         for name in on_host if own["host"] == first["host"] else elsewhere:
@@ -250,10 +250,16 @@ class ArrayFile(ABC):
         The file in messages.
     callers : int
         Number of ranks that open it: the first ones.
+
+    Attributes
+    ----------
+    origin : dict, optional
+        On the first rank, facts about the file whose contents `create` has copied; none for a file that did not exist.
     """
 
     def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
         self.group, self.path, self.name, self.callers = group, path, name, callers
+        self.origin: dict[str, Any] | None = None
 
     def identity(self) -> str:
         """The file that identifies the array; for a format of one file, that file. Collective."""
@@ -266,6 +272,13 @@ class ArrayFile(ABC):
     @abstractmethod
     def create(self, target: str, array: FileArray) -> FileArray:
         """Make the file for an array, to replace `target`; returns the array in the file. Collective."""
+
+    def check_target(self, target: str) -> None:
+        """Raise a FileError if `create` has copied the contents of `target`, and these have changed. On the first rank."""
+        if self.origin is not None and self.origin != (identity_of(target) if os.path.exists(target) else {}):
+            raise FileError(
+                f"{self.name} was changed by another program during the call, and what it wrote would be lost: save again"
+            )
 
     @abstractmethod
     def opened(self, mode: str) -> AbstractContextManager[Any]:

@@ -105,7 +105,9 @@ class ZarrStore(ArrayFile):
         paths = [Path(self.path, self._dataset, key) for key in keys]
         folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(self.path)}
         for path in (*paths, *folders):
-            with suppress(FileNotFoundError):  # zarr does not write whole numbers, text and dates that have fill values only
+            with suppress(
+                FileNotFoundError
+            ):  # zarr does not write whole numbers, text and dates that have fill values only
                 bring_to_disk(str(path))
 
 

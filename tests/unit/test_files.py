@@ -338,6 +338,25 @@ def test_a_directory_is_replaced_by_another(with_exchange: bool, tmp_path: Path)
     assert (temporary / "zarr.json").read_text() == "old"
 
 
+def test_a_directory_that_is_made_meanwhile_is_replaced(tmp_path: Path) -> None:
+    target, temporary = tmp_path / "m.zarr", Path(temporary_name(str(tmp_path / "m.zarr")))
+    temporary.mkdir()
+    (temporary / "zarr.json").write_text("new")
+    replace, checked = os.replace, []
+
+    def make_first(old: str, new: str) -> None:
+        target.mkdir()
+        (target / "zarr.json").write_text("of another call")
+        replace(old, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", make_first)
+        replacement._finish(str(temporary), str(target), checked.append)
+    assert (target / "zarr.json").read_text() == "new"
+    assert (temporary / "zarr.json").read_text() == "of another call"
+    assert checked == [str(target)]
+
+
 def test_equal_dtypes_have_equal_digests() -> None:
     """Asked to be aligned or not, with metadata or not: NumPy says they are equal."""
     aligned = np.dtype([("key", "i1"), ("value", [("x", "f8", (2,))])], align=True)

@@ -90,6 +90,7 @@ def reading(folder: Path) -> None:
         ("ends at byte 4801", load(raw, dtype="d", offset=1)),
         ("order = 'A' must be", load(raw, dtype="d", order="A")),
         ("dtype = object", load(raw, dtype=object)),
+        ("dtype = ('<f4', (2,)): only elements of a fixed size", load(raw, dtype=("f4", (2,)))),
         *((of_arrays, load(archive, dtype=dtype)) for dtype in (None, "d")),
         (of_arrays, lambda: psr.shape_of(archive)),
         ("No such file", lambda: psr.shape_of(folder / "missing.npy", comm=WORLD)),
@@ -202,6 +203,19 @@ def few_descriptors(folder: Path) -> None:
         fails("[Errno 24] Too many open files", call)
         for file in files:
             os.close(file)
+    before, opened = len(os.listdir("/proc/self/fd")), os.open
+
+    def refused(name: Any, *arguments: Any, **options: Any) -> int:
+        if str(name) == str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(name, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:  # what the others have opened they close
+        if LAST == RANK:
+            patch.setattr(os, "open", refused)
+        for call in load(path), save(path, PIECE.zeros(), PIECE, window=WINDOW):
+            fails("Permission denied", call, LAST)
+    assert len(os.listdir("/proc/self/fd")) == before
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -270,6 +284,11 @@ def saving(folder: Path) -> None:
         ("through = 'view' must be 'slabs', or be omitted: ", save(target, local, through="view")),
         ("shape = (30, 20) is for window=", save(target, local, shape=SHAPE)),
     ]
+    far = folder / "far.npy"
+    on_first(lambda: far.symlink_to("nowhere/here.npy"))
+    cases.append(
+        (f"far.npy is a link to {folder / 'nowhere' / 'here.npy'}, and there is no such directory", save(far, local))
+    )
     if os.geteuid():
         on_first(lambda: (folder / "closed").mkdir(0o500))
         cases.append(("Permission denied", save(folder / "closed" / "x.npy", local)))
@@ -431,6 +450,25 @@ def hdf5(folder: Path) -> None:
     WORLD.Barrier()
     with h5py.File(path, "r") as file:
         assert "other" in file, "other data sets stay"
+    WORLD.Barrier()
+
+    def beside(file: slabs.ArrayFile, move: Any, *arguments: Any) -> None:
+        """Another program adds a data set to the file, or makes it."""
+        move(file, *arguments)
+        if RANK == 0:
+            with h5py.File(file.name, "a") as target:
+                target["beside"] = 1.0
+
+    new = folder / "new.h5"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slabs.ArrayFile, "write", functools.partialmethod(beside, slabs.ArrayFile.write))
+        for name in (path, new):
+            fails(f"{name} was changed by another program during the call", save(name, desc.zeros() + 1, desc))
+    with h5py.File(path, "r") as file, h5py.File(new, "r") as other:
+        assert "beside" in file
+        assert not file["data"][()].any()
+        assert list(other) == ["beside"]
+    WORLD.Barrier()
 
 
 def zarr_stores(folder: Path) -> None:
