@@ -86,8 +86,8 @@ class BinaryFile(ArrayFile):
             if mode == "r":
                 yield file
             else:
-                machines = self.group.combine(machine())
-                yield file._replace(locked=len(set(machines)) > 1 and is_on_nfs(file.number))
+                places = self.group.call_on_all(lambda: (machine(), is_on_nfs(file.number)))
+                yield file._replace(locked=len({host for host, _ in places}) > 1 and places[self.group.rank][1])
                 on_all(self.group, lambda: os.fsync(file.number))
             undo.pop_all()
         on_all(self.group, lambda: os.close(file.number))
