@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.node import machine
-from pyscalapack_redist.files import progress_bar, replacement
+from pyscalapack_redist.files import binary_file, progress_bar, replacement
 from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.contents import FileArray, first_element, npy_header, read_npy_header
 from pyscalapack_redist.files.replacement import temporary_name
@@ -355,6 +355,27 @@ def test_a_directory_that_is_made_meanwhile_is_replaced(tmp_path: Path) -> None:
     assert (target / "zarr.json").read_text() == "new"
     assert (temporary / "zarr.json").read_text() == "of another call"
     assert checked == [str(target)]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_nfs"),
+    [
+        ("36 35 {} / /work rw,noatime shared:2 master:1 - nfs4 server:/export rw,vers=4.2", True),
+        ("36 35 {} /a /a\\040place rw - nfs server:/export rw", True),
+        ("36 35 {} / /work rw - ext4 /dev/sda1 rw", False),
+        ("36 35 0:0 / /work rw - nfs4 server:/export rw", False),
+        ("36 35", False),
+        (None, False),
+    ],
+)
+def test_which_file_system_is_nfs(line: str | None, is_nfs: bool, tmp_path: Path) -> None:
+    mounts, device = tmp_path / "mountinfo", os.stat(tmp_path).st_dev
+    if line is not None:
+        mounts.write_text(line.format(f"{os.major(device)}:{os.minor(device)}") + "\n")
+    file = os.open(tmp_path, os.O_RDONLY)
+    with mock.patch.object(binary_file, "MOUNTS", str(mounts)):
+        assert binary_file.is_on_nfs(file) == is_nfs
+    os.close(file)
 
 
 def test_equal_dtypes_have_equal_digests() -> None:
