@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .. import diagnostics
 from ..errors import RedistributionError
 from .progress import wait_until
 
@@ -104,7 +105,7 @@ def links_between(
 
 def _logged(links: Links) -> Links:
     """Log the links, and return them."""
-    LOGGER.info("links: %s", links)
+    diagnostics.log(LOGGER, logging.INFO, "links: %s", links)
     return links
 
 

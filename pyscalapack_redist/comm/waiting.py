@@ -9,15 +9,14 @@ import contextlib
 import logging
 import math
 import os
-import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from .. import diagnostics
 from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError, WaitTimeoutError
 from . import progress
@@ -319,7 +318,7 @@ def _read_seconds(variable: str, default: float, advice: str) -> float:
     except ValueError:
         seconds = math.nan
     if math.isnan(seconds):
-        warnings.warn(f"{variable}={text!r} must be a number of seconds, {advice}", stacklevel=3)
+        diagnostics.warn(f"{variable}={text!r} must be a number of seconds, {advice}", UserWarning)
         return default
     return seconds
 
@@ -329,10 +328,9 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def _report(name: str, seconds: float, text: str) -> None:
-    LOGGER.info("%s has waited for %g s %s", name, seconds, text)
-    sys.stderr.write(
+    diagnostics.log(LOGGER, logging.INFO, "%s has waited for %g s %s", name, seconds, text)
+    diagnostics.write_line(
         f"pyscalapack_redist: {name} has waited for {seconds:g} s {text}. Look for a rank that has raised an exception, "
         f"has been interrupted, takes another branch, or makes its calls in another order. ({VARIABLE}=0 turns this "
-        "message off.)\n"
+        "message off.)"
     )
-    sys.stderr.flush()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .. import tracing
+from .. import diagnostics, tracing
 from ..adapters.arguments import layout_of_argument, to_distributed
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
@@ -235,7 +235,8 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
 def _log(plan: Plan) -> None:
     """Log a new plan, and why it has its exchange and its order."""
     if LOGGER.isEnabledFor(logging.DEBUG):
-        LOGGER.debug("planned in %.6f s: %r (%s)", sum(plan.planning.values()), plan, plan.reason)
+        seconds = sum(plan.planning.values())
+        diagnostics.log(LOGGER, logging.DEBUG, "planned in %.6f s: %r (%s)", seconds, plan, plan.reason)
 
 
 def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import diagnostics
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
-from ..errors import FileError, LibraryError, callers_level
+from ..errors import FileError, LibraryError
 from ..layout.descriptor import Descriptor
 from .contents import FileArray, FilePart, named_errors
 from .slabs import ArrayFile, Slab, identity_of, on_all, on_first
@@ -37,10 +37,9 @@ class Hdf5(ArrayFile):
             on_first(group, self._warn)
 
     def _warn(self) -> None:
-        warnings.warn(
+        diagnostics.warn(
             f"{self.name}: h5py was built without MPI, so the first rank reads and writes for all ranks",
             RuntimeWarning,
-            stacklevel=callers_level(),
         )
 
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:

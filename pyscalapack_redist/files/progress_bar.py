@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from .. import diagnostics
 from ..comm.guard import Guard
 
 LOGGER = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ def _log_lines(title: str, total: int) -> Advance:
         moment = time.monotonic()
         if done >= total or moment - last >= LOG_SECONDS:
             last = moment
-            LOGGER.info("%s: %d of %d bytes (%.0f %%)", title, done, total, 100 * done / max(1, total))
+            percent = 100 * done / max(1, total)
+            diagnostics.log(LOGGER, logging.INFO, "%s: %d of %d bytes (%.0f %%)", title, done, total, percent)
 
     return advance

@@ -15,15 +15,15 @@ import re
 import secrets
 import shutil
 import stat
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from .. import diagnostics
 from ..comm.group import Group
 from ..comm.node import machine
-from ..errors import FileError, callers_level
+from ..errors import FileError
 from .slabs import on_all, on_first
 
 UNKNOWN = "0" * 12
@@ -174,11 +174,10 @@ def _remove_ended(group: Group, paths: list[str], name: str) -> None:
     def warn() -> None:
         doubtful = [path for path in paths if os.path.lexists(path) and has_ended(path) is not False]
         if doubtful:
-            warnings.warn(
+            diagnostics.warn(
                 f"{name}: the directory has temporary files of calls of save() on other machines, or that cannot be removed: "
                 f"{', '.join(doubtful[:5])}; remove them unless such a call is still running",
                 RuntimeWarning,
-                stacklevel=callers_level(),
             )
 
     on_all(group, remove)

@@ -7,7 +7,6 @@ Exit status 2: it cannot be done as asked.
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn, TextIO, cast
 
 from .. import __version__
+from ..diagnostics import write_line
 from .arguments import (
     UsageError,
     add_case,
@@ -53,10 +53,17 @@ WITHOUT_MPI = PLAN, SHOW, SIMULATE
 
 
 class _Output:
-    """Standard output; after a broken pipe, as of head, further text is dropped."""
+    """Standard output. It never raises, since other ranks wait for this one: what cannot be written is dropped.
+
+    Attributes
+    ----------
+    problem : OSError or None
+        The reason, such as a full disk; None for a broken pipe, as of head.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.problem: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -64,17 +71,19 @@ class _Output:
     def write(self, text: str) -> int:
         try:
             self._stream.write(text)
-        except BrokenPipeError:
-            self._let_go()
+        except OSError as error:
+            self._let_go(error)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._let_go()
+        except OSError as error:
+            self._let_go(error)
 
-    def _let_go(self) -> None:
+    def _let_go(self, error: OSError) -> None:
+        if not isinstance(error, BrokenPipeError):
+            self.problem = self.problem or error
         os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
@@ -82,15 +91,12 @@ def main() -> None:
     """Entry point of `pyscalapack-redist`. Collective over all ranks."""
     if sys.stdout is None:  # closed before the program began
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the program)
-    sys.stdout = cast(TextIO, _Output(sys.stdout))
-    try:
-        status = run(sys.argv[1:])
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"pyscalapack-redist: error: the output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+    output = _Output(sys.stdout)
+    sys.stdout = cast(TextIO, output)
+    status = run(sys.argv[1:])
+    output.flush()
+    if output.problem is not None:
+        write_line(f"pyscalapack-redist: error: the output cannot be written: {output.problem.strerror}")
         status = BAD_USAGE
     if status:
         _finalize()
@@ -115,12 +121,12 @@ def run(arguments: Sequence[str]) -> int:
         status: int = options.command(options)
     except UsageError as error:
         if {*arguments[:1]} & {*WITHOUT_MPI} or _speaks():
-            print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
+            write_line(f"{parser.prog}: error: {error}")
         return BAD_USAGE
     except MemoryError as error:
         if arguments[0] not in WITHOUT_MPI:
             raise
-        print(f"{parser.prog}: error: there is not enough memory for that: {error}", file=sys.stderr, flush=True)
+        write_line(f"{parser.prog}: error: there is not enough memory for that: {error}")
         return BAD_USAGE
     except SystemExit as wanted:  # argparse has printed its help
         return wanted.code if isinstance(wanted.code, int) else 0
