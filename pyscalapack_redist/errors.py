@@ -61,6 +61,33 @@ def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
     return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")
 
 
+def public_call() -> str:
+    """The call of this package that the user's code has made, in words: "linalg.solve()"; empty if there is none.
+
+    It is read from the stack, so that a call that waits costs no more than others. A function that stands for another one, as
+    those that decorators make, has that as `function`.
+    """
+    name, frame = "", sys._getframe(1)
+    while frame is not None and _is_inside(module := frame.f_globals.get("__name__", "")):
+        qualified = frame.f_code.co_qualname
+        if "<locals>" in qualified:
+            function = frame.f_locals.get("function")
+            qualified, module = getattr(function, "__qualname__", "<locals>"), getattr(function, "__module__", module)
+        if module.startswith(f"{__package__}.") and "<" not in qualified:
+            part = module.split(".")[1]
+            name = "pyscalapack-redist" if part == "tools" else f"{f'{part}.' * (part in PARTS)}{qualified}()"
+        frame = frame.f_back  # type: ignore[assignment]
+    return name
+
+
+PARTS = ("blacs", "linalg", "scalapack")  # of the package, whose functions are called by the names of both
+
+
+def _is_inside(module: str) -> bool:
+    """Whether a module is of this package, or one that stands between two of its functions."""
+    return module.startswith(f"{__package__}.") or module == "contextlib"
+
+
 def callers_level() -> int:
     """The `stacklevel` of a warning that names the calling line outside of this package."""
     inside, frame, level = f"{__package__}.", sys._getframe(1), 1

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, overload
 
+from .comm.groups import group_of
+from .comm.meeting import meet
 from .comm.mpi import MPI
 from .errors import CollectiveError
 from .layout.descriptor import Descriptor
@@ -96,9 +98,13 @@ class Phases(Sequence[Phase]):
         Raises
         ------
         CollectiveError
-            Two ranks recorded the same phases in another order. On all ranks.
+            Two ranks recorded the same phases in another order. On all ranks. Or the communicator has been freed.
+        DescriptorError
+            `comm` is no intra-communicator.
         """
-        everywhere = comm.allgather(self._phases)
+        group = group_of(comm)
+        meet(group, "Phases.max")
+        everywhere: list[list[Phase]] = group.combine(self._phases)
         same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))
         if same is None or any(map(_differ, same)):
             raise CollectiveError(

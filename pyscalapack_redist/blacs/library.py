@@ -17,12 +17,12 @@ import re
 import site
 import struct
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from .. import diagnostics
 from .._blacs import ENTRY_POINTS, Entries
-from ..errors import LibraryError
+from ..errors import LibraryError, callers_level
 
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 # looked up by `Library.routine`, beside the typed table `ENTRY_POINTS`
@@ -194,7 +194,7 @@ def warn_of_kernels(library: Library, rank: int) -> None:
     """Warn once, on rank 0, if the kernels are for another processor."""
     advice = kernel_advice(library) if rank == 0 else None
     if advice is not None:
-        diagnostics.warn(advice, RuntimeWarning)
+        warnings.warn(advice, RuntimeWarning, stacklevel=callers_level())  # an error before the vote is one on all ranks
 
 
 def _processor() -> set[str]:

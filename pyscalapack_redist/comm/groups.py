@@ -6,13 +6,12 @@ Both are made at their first use, cached as attributes of the communicator, and 
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import sys
-import time
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Protocol
 
 from .._kernels.deletion import Deletion
@@ -22,20 +21,24 @@ from .channel import MPIChannel
 from .group import Group
 from .mpi import MPI
 from .node import forced_nodes
-from .progress import call_blocking, hold_interrupts
-from .waiting import reported
+from .progress import call_blocking, hold_interrupts, wait_until
+from .waiting import WaitInMPI, describe_absence, list_ranks
 
+UNINITIALIZED = (
+    "MPI has not been initialized, as mpi4py.rc.initialize = False or MPI4PY_RC_INITIALIZE=0 has it: call MPI.Init() first"
+)
 CREATION_TAG = 21_317  # of Create_group: this tag and the one before, which no concurrent creation may use
 
 
 def check_running() -> None:
-    """Check that MPI can be called.
+    """Check that MPI can be called. Loads MPI, and starts it unless mpi4py was told not to.
 
     Raises
     ------
     CollectiveError
-        MPI has been finalized, or this process was forked.
+        MPI has not been initialized, has been finalized, or this process was forked.
     """
+    MPI.Is_initialized()
     reason = _without_mpi()
     if reason is not None:
         raise CollectiveError(f"nothing can be redistributed: {reason}")
@@ -71,13 +74,16 @@ class MPIGroup(Group):
     comm : MPI.Intracomm
         The private communicator.
     resources : dict
-        Objects of other modules, in the same order on all ranks, closed when the communicator is freed.
+        Objects of other modules, in the same order on all ranks, closed when the communicator is freed, all ranks being there.
+    attachments : dict
+        Objects of other modules, forgotten when the communicator is freed.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: Sequence[int]) -> None:
         super().__init__(MPIChannel(comm), ranks)
         self.comm = comm
         self.resources: dict[Hashable, Closable] = {}
+        self.attachments: dict[Hashable, Any] = {}
         self._freed = False
 
     def make_collectives(self) -> None:
@@ -110,9 +116,10 @@ class MPIGroup(Group):
     def free(self) -> None:
         """Free the communicators and close `resources`. Collective over the group."""
         self._freed = True
-        while self.resources:
-            self.resources.popitem()[1].close()
         settled = self.abort_reason is None and self._waiting.settle(self.comm.Ibarrier)
+        self.attachments.clear()
+        while settled and self.resources:
+            self.resources.popitem()[1].close()
         self.close()
         if not settled:
             _never_freed.append(self)  # MPI may still move messages on them
@@ -123,9 +130,15 @@ class MPIGroup(Group):
 
 
 def _without_mpi() -> str | None:
-    """The reason why MPI cannot be called, or None."""
+    """The reason why MPI cannot be called, or None; None as well before MPI is loaded."""
+    if _forked:
+        return _forked
     module = sys.modules.get("mpi4py.MPI")
-    return _forked or ("MPI has been finalized" if module is not None and module.Is_finalized() else None)
+    if module is None:
+        return None
+    if module.Is_finalized():
+        return "MPI has been finalized"
+    return None if module.Is_initialized() else UNINITIALIZED
 
 
 _keyval: int | None = None
@@ -160,16 +173,30 @@ def _close_at_the_end(_: object, __: object, ___: object) -> None:
 
 def _end_all() -> None:
     """End all groups, as the process ends. MPI_Finalize waits for the other ranks, which must not wait for this one."""
-    for group in _groups:
+    for group in () if MPI.Is_finalized() else _groups:
         group.end()
 
 
-def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
+class Groups(dict[tuple[int, ...], MPIGroup]):
+    """The groups of a communicator, by their ranks.
+
+    Attributes
+    ----------
+    abandoned : dict
+        The reasons why some ranks have no group: a rank has given up waiting for the others.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.abandoned: dict[tuple[int, ...], str] = {}
+
+
+def _groups_of(comm: MPI.Intracomm) -> Groups:
     """The groups of a communicator, an attribute of it that is freed with it."""
     global _keyval
     if _keyval is None:
 
-        def free(groups: dict[tuple[int, ...], MPIGroup]) -> None:
+        def free(groups: Groups) -> None:
             if not MPI.Is_finalized():
                 for group in groups.values():
                     group.free()
@@ -180,9 +207,9 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
         atexit.register(_end_all)
     attribute: Any = comm.Get_attr(_keyval)
     if attribute is None:
-        attribute = {}
+        attribute = Groups()
         comm.Set_attr(_keyval, attribute)
-    groups: dict[tuple[int, ...], MPIGroup] = attribute
+    groups: Groups = attribute
     return groups
 
 
@@ -203,7 +230,10 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
         ranks = tuple(range(comm.Get_size()))
     groups = _groups_of(comm)
     if ranks not in groups:
-        private = _private_communicator(comm, ranks)
+        reason = groups.abandoned.get(ranks)
+        if reason is not None:
+            raise CollectiveError(f"these ranks cannot redistribute any more ({reason})")
+        private = _private_communicator(comm, ranks, groups.abandoned)
         private.Set_errhandler(MPI.ERRORS_RETURN)
         group = MPIGroup(private, ranks)
         first = next(iter(groups.values()), None)
@@ -216,23 +246,92 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
     return groups[ranks]
 
 
-def _private_communicator(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intracomm:
+def _private_communicator(
+    comm: MPI.Intracomm, ranks: tuple[int, ...], abandoned: dict[tuple[int, ...], str]
+) -> MPI.Intracomm:
     """Make a communicator of some ranks of `comm`. Collective over these.
+
+    With a limit of time it is made in another thread, where MPI allows that: MPI has no other way to give up. `abandoned` then
+    gets the reason.
+
+    Raises
+    ------
+    WaitTimeoutError
+        Other ranks did not come within the limit.
+    """
+    creation = _Creation(comm, ranks)
+    try:
+        return call_blocking(creation.make, creation.wait.check if creation.wait.is_limited else None)
+    except BaseException as caught:
+        if not creation.failed:
+            abandoned[ranks] = f"{type(caught).__name__}: {caught}"
+            creation.abandon(abandoned[ranks])
+        raise
+
+
+class _Creation:
+    """The private communicator of some ranks under way.
 
     MPI does not report the ranks that a call waits for. So communicators of two ranks are made first, then of four and so on:
     a rank knows that its own half has taken part, and waits for the other half.
+
+    Attributes
+    ----------
+    wait : WaitInMPI
+        The wait for other ranks.
+    failed : bool
+        Whether MPI could not make it.
     """
-    number, half = ranks.index(comm.Get_rank()), 1
-    while True:
-        first, whole = number - number % (2 * half), 2 * half >= len(ranks)
-        block, tag = ranks[first : first + 2 * half], CREATION_TAG - (not whole)
-        if whole or len(block) > half:
-            with reported(ranks, number, half):
-                new = progress.call_blocking(functools.partial(_create, comm, block, tag))
-            if whole:
-                return new
-            new.Free()
-        half *= 2
+
+    def __init__(self, comm: MPI.Intracomm, ranks: Sequence[int]) -> None:
+        self._comm, self._ranks, self._number = comm, ranks, ranks.index(comm.Get_rank())
+        self.wait = WaitInMPI(f"rank {comm.Get_rank()}", list_ranks(ranks))
+        self.failed = False
+        self._lock = threading.Lock()
+        self._result: MPI.Intracomm | None = None
+        self._reason: str | None = None
+
+    def make(self) -> MPI.Intracomm:
+        """Make it; may be called in another thread."""
+        try:
+            private = self._make()
+        except BaseException:
+            self.failed = True
+            raise
+        with self._lock:
+            self._result, reason = private, self._reason
+        if reason is not None:
+            self._tell_others(private, reason)
+        return private
+
+    def _make(self) -> MPI.Intracomm:
+        ranks, half = self._ranks, 1
+        while True:
+            first, whole = self._number - self._number % (2 * half), 2 * half >= len(ranks)
+            block, tag = ranks[first : first + 2 * half], CREATION_TAG - (not whole)
+            if whole or len(block) > half:
+                self.wait.absence, reports = describe_absence(ranks, self._number, half)
+                with self.wait.reported() if reports else nullcontext():
+                    new = _create(self._comm, block, tag)
+                if whole:
+                    return new
+                new.Free()
+            half *= 2
+
+    def abandon(self, reason: str) -> None:
+        """Give up. If the others come later, they hear of it."""
+        with self._lock:
+            self._reason, private = reason, self._result
+        if private is not None:
+            self._tell_others(private, reason)
+
+    def _tell_others(self, private: MPI.Intracomm, reason: str) -> None:
+        """Make the group, which the others have by now, and abort it."""
+        with suppress(Exception):
+            private.Set_errhandler(MPI.ERRORS_RETURN)
+            group = MPIGroup(private, self._ranks)
+            group.abort(reason)
+            _never_freed.append(group)
 
 
 def _create(comm: MPI.Intracomm, ranks: Sequence[int], tag: int) -> MPI.Intracomm:
@@ -263,9 +362,10 @@ class MergedIntercomm:
     """
 
     def __init__(self, intercomm: MPI.Intercomm, watch: Callable[[], None] | None) -> None:
-        if watch is not None:
-            _wait_for_both_sides(intercomm, watch)
-        self.comm = call_blocking(lambda: intercomm.Merge(False))  # the same on both sides: MPI chooses the order
+        wait = WaitInMPI(f"rank {intercomm.Get_rank()}", "both sides of an inter-communicator")
+        _wait_for_both_sides(intercomm, wait, watch)
+        # the same argument on both sides: MPI chooses the order
+        self.comm = call_blocking(lambda: intercomm.Merge(False), wait.check if wait.is_limited else None)
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         own_side, merged = intercomm.Get_group(), self.comm.Get_group()
         places = MPI.Group.Translate_ranks(own_side, list(range(own_side.Get_size())), merged)
@@ -290,12 +390,33 @@ class MergedIntercomm:
                 self.comm.Free()
 
 
-def _wait_for_both_sides(intercomm: MPI.Intercomm, watch: Callable[[], None]) -> None:
+def _wait_for_both_sides(intercomm: MPI.Intercomm, wait: WaitInMPI, watch: Callable[[], None] | None) -> None:
     """Wait until both sides take part, because the next call blocks inside MPI."""
     request = intercomm.Ibarrier()
-    while not request.Test():
-        watch()
-        time.sleep(0.001)
+
+    def check() -> None:
+        wait.check()
+        if watch is not None:
+            watch()
+
+    with wait.reported():
+        wait_until(request.Test, check)
+
+
+class AbandonedMerge:
+    """In place of the merged sides, where a rank has given up waiting for others.
+
+    Attributes
+    ----------
+    reason : str
+        Why it has.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def free(self) -> None:
+        """Free nothing."""
 
 
 class Freeable(Protocol):
@@ -335,13 +456,26 @@ def merge_intercomm(
         Raises CollectiveError when the other side has ended; for two jobs.
     release : callable, optional
         Called when the inter-communicator is freed or disconnected.
+
+    Raises
+    ------
+    WaitTimeoutError
+        Ranks did not come within the limit.
+    CollectiveError
+        That was so in an earlier call.
     """
     global _merged_keyval
     if _merged_keyval is None:
         _merged_keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(lambda attribute: end(*attribute), hold_interrupts))
     attribute: Any = intercomm.Get_attr(_merged_keyval)
     if attribute is None:
-        attribute = (MergedIntercomm(intercomm, watch), release)
+        try:
+            attribute = (MergedIntercomm(intercomm, watch), release)
+        except BaseException as caught:
+            intercomm.Set_attr(_merged_keyval, (AbandonedMerge(f"{type(caught).__name__}: {caught}"), None))
+            raise
         intercomm.Set_attr(_merged_keyval, attribute)
-    merged: MergedIntercomm = attribute[0]
+    merged: MergedIntercomm | AbandonedMerge = attribute[0]
+    if isinstance(merged, AbandonedMerge):
+        raise CollectiveError(f"these two sides cannot redistribute any more ({merged.reason})")
     return merged

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import diagnostics
 from .._kernels.ring import Ring, Tickets
-from ..errors import CollectiveError, WaitTimeoutError
+from ..errors import CollectiveError, WaitTimeoutError, public_call
 from . import progress
 from .channel import Channel, Request
 from .node import Node
@@ -111,6 +111,8 @@ class Waiting:
         if not self._has_reported and 0 < self._timeout < moment - self._since:
             self._has_reported = True
             self._report_missing(plan)
+        if 0 < self._limit < self._waited + ANSWER_SECONDS and not self._has_asked and self._by_messages:
+            self._ask()  # whose replies the error names
         if 0 < self._limit < self._waited:
             raise WaitTimeoutError(self._describe_wait(plan))
 
@@ -122,7 +124,7 @@ class Waiting:
 
     def _describe_wait(self, plan: object) -> str:
         """How long this rank has waited and in which call, and for which ranks if that is known."""
-        group, operation = self._group, "a redistribution" if plan is None else f"{plan!r}"
+        group, operation = self._group, _describe_call(plan)
         late: list[int] = []
         if self._has_asked or not self._by_messages:
             late = self._find_missing() or []
@@ -234,11 +236,16 @@ class Waiting:
             return [node_ranks[k] for k in group.voting_ring.missing()]
         asked = self._asked
         if not self._has_asked:
-            self._notify_of_waiting(set(asked))
-            self._has_asked, self._has_reported = True, False
+            self._ask()
+            self._has_reported = False
             self._since = time.monotonic() - self._timeout + ANSWER_SECONDS
             return None
         return [k for k in asked if k != group.rank and self._waiting_calls.get(k) != group.call_count]
+
+    def _ask(self) -> None:
+        """Ask other ranks whether they wait in this call."""
+        self._notify_of_waiting(set(self._asked))
+        self._has_asked = True
 
     @property
     def _asked(self) -> range:
@@ -258,16 +265,68 @@ class Waiting:
         reporters = waiting[: 1 if missing else 2] or [group.rank if group.node is None else min(group.node.number)]
         if group.rank not in reporters:
             return
-        operation = "a redistribution" if plan is None else f"{plan!r}"
+        operation = _describe_call(plan)
         names, has = _list_names([group.names[k] for k in missing]), "has" if len(missing) == 1 else "have"
         absence = f"{names} {has} not called it" if missing else "all have called it"
         text = f"in call {group.call_count} of these {group.size} ranks, {operation}: {absence}"
         _report(group.names[group.rank], self._timeout, text)
 
 
-@contextlib.contextmanager
-def reported(ranks: Sequence[int], number: int, half: int) -> Iterator[None]:
-    """Report missing ranks after the timeout, while a call of MPI waits for the other half of a block of ranks.
+def _describe_call(plan: object) -> str:
+    """The plan in whose call this rank waits, or else the call."""
+    return (public_call() or "a redistribution") if plan is None else f"{plan!r}"
+
+
+class WaitInMPI:
+    """A wait inside MPI, which does not tell for whom: in a call that is the first one over some ranks.
+
+    Parameters
+    ----------
+    name : str
+        Name of this rank in texts.
+    ranks : str
+        The ranks over which the call is collective.
+    """
+
+    def __init__(self, name: str, ranks: str) -> None:
+        self._name, self._text = name, f"in the first call that is collective over {ranks}, {_describe_call(None)}"
+        self.absence = "not all of them have called it"  # the latest that is known
+        self._timeout, self._limit = read_timeout(), read_limit()
+        self._waited, self._checked, self._has_reported = 0.0, time.monotonic(), False
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether `check` may raise."""
+        return self._limit > 0
+
+    @contextlib.contextmanager
+    def reported(self) -> Iterator[None]:
+        """Report after the timeout, from another thread, that the block still waits."""
+        if not 0 < self._timeout <= threading.TIMEOUT_MAX:
+            yield
+            return
+        text = f"{self._text}: {self.absence}"
+        timer = threading.Timer(self._timeout, _report, (self._name, self._timeout, text))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def check(self) -> None:
+        """Called from time to time while another thread waits; raises a WaitTimeoutError after the limit."""
+        last, self._checked = self._checked, time.monotonic()
+        self._waited += min(self._checked - last, LONGEST_STEP)
+        if 0 < self._limit < self._waited:
+            raise WaitTimeoutError(
+                f"{self._name} has waited for {self._waited:.3g} s ({LIMIT}={self._limit:g}) {self._text}: {self.absence}; "
+                "MPI still waits for them, in a thread of this process: end the program"
+            )
+
+
+def describe_absence(ranks: Sequence[int], number: int, half: int) -> tuple[str, bool]:
+    """The ranks that a call waits for in one half of a block of ranks, and whether this rank reports them.
 
     A rank that waits for one other rank reports it; otherwise the lowest rank of the first and of the second half do.
 
@@ -280,22 +339,15 @@ def reported(ranks: Sequence[int], number: int, half: int) -> Iterator[None]:
     half : int
         Half the ranks of a block; blocks begin at multiples of `2 * half`.
     """
-    timeout, other = read_timeout(), number // half ^ 1
-    awaited = [f"rank {rank}" for rank in ranks[other * half : (other + 1) * half]]
-    reports = number % half == 0 and (half == 1 or number < 2 * half)
-    if not 0 < timeout <= threading.TIMEOUT_MAX or not awaited or not reports:
-        yield
-        return
-    names = _list_names([f"rank {rank}" for rank in ranks])
-    absence = f"{awaited[0]} has not called it" if half == 1 else f"some of {_list_names(awaited)} have not called it"
-    text = f"in the first call that is collective over {names}: {absence}"
-    timer = threading.Timer(timeout, _report, (f"rank {ranks[number]}", timeout, text))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    other = number // half ^ 1
+    awaited = list_ranks(ranks[other * half : (other + 1) * half])
+    reports = bool(awaited) and number % half == 0 and (half == 1 or number < 2 * half)
+    return f"{awaited} has not called it" if half == 1 else f"some of {awaited} have not called it", reports
+
+
+def list_ranks(ranks: Sequence[int]) -> str:
+    """Ranks in words, the first of them if there are many."""
+    return _list_names([f"rank {rank}" for rank in ranks])
 
 
 def read_timeout() -> float:

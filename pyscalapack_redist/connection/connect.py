@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..comm.groups import MergedIntercomm, check_running, merge_intercomm
+from ..comm.groups import MergedIntercomm, group_of, merge_intercomm
 from ..comm.guard import Guard
+from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..comm.progress import call_blocking, force_interrupts
 from ..errors import CollectiveError, ConnectError
@@ -98,6 +99,8 @@ def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float 
     ConnectError
         The other job did not come in time or cannot be joined; a rendezvous file is a link, no regular file, or of another
         user; or the process that connected by MPI is another job. On all ranks of `comm`.
+    CollectiveError
+        Other ranks of `comm` call `connect`; or the communicator has been freed, or MPI is not running.
     """
     return _join(path, comm, timeout, "accept")
 
@@ -113,7 +116,7 @@ def connect(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float
 def _join(path: Any, comm: MPI.Intracomm, timeout: Any, role: str) -> MPI.Intercomm:
     if not hasattr(comm, "Create_group") or hasattr(comm, "Get_remote_size") or not comm:
         raise ConnectError(f"comm = {comm!r} must be an mpi4py Intracomm: the ranks of this job that take part")
-    check_running()
+    meet(group_of(comm), role)
     side = _Side(comm.Dup(), role)
     with ExitStack() as undo:
         undo.callback(side.leave)

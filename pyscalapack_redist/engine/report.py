@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from .._kernels.bundle import dense_strides
 from ..comm.guard import holding_interrupts
 from ..comm.links import Links
+from ..comm.meeting import meet
 from ..errors import CollectiveError
 from ..exchanges import Exchange
 from ..schedules.layout_orders import fewest_steps
@@ -268,6 +269,7 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
             common_dtypes.append(next(iter(first_rank), None))
         return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
 
+    meet(group, "report")
     dtypes_by_rank = group.call_on_all(lambda: _dtypes(plan, dtype))
     return _combine_reports(group.call_on_all(report))
 

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
 from ..comm.guard import Guard, holding_interrupts
+from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..engine.local_arrays import check_dtype, make_out
@@ -449,7 +450,9 @@ def _described(path: object, dataset: object, comm: object) -> FileArray:
     if not hasattr(comm, "Create_group"):
         raise FileError(f"comm = {shown(comm)} must be an mpi4py Intracomm, or be omitted")
     intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
-    return on_first(group_of(intracomm), lambda: _read_description(path, dataset))
+    group = group_of(intracomm)
+    meet(group, "shape_of, dtype_of")
+    return on_first(group, lambda: _read_description(path, dataset))
 
 
 def _read_description(path: object, dataset: object) -> FileArray:

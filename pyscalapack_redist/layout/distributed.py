@@ -315,10 +315,11 @@ def _remedy(name: str, shape: tuple[int, ...], desc: Descriptor) -> str:
         )
     if shape == desc.local_shape[::-1]:
         return f"; {name}.T fits"
-    if len(shape) != desc.ndim or desc.grid.comm is None:
+    everyone = desc.grid._place_in_communicator
+    if len(shape) != desc.ndim or everyone is None:
         return ""
     for k, n in enumerate(desc.shape):
-        for processes, number in ((desc.grid.comm.Get_size(), desc.grid.comm.Get_rank()), _processes_along(desc, k)):
+        for processes, number in (everyone, _processes_along(desc, k)):
             split = n // processes + (number < n % processes)
             if processes > 1 and shape == (*desc.shape[:k], split, *desc.shape[k + 1 :]):
                 blocks = tuple("balanced" if j == k else None for j in range(desc.ndim))

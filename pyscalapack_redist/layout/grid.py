@@ -5,14 +5,11 @@ NineIntegers: ScaLAPACK's array descriptor, DTYPE, CTXT, M, N, MB, NB, RSRC, CSR
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import operator
-import sys
-import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,15 +20,18 @@ from ..comm.groups import check_alive, check_running, group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import digest
-from ..errors import CollectiveError, DescriptorError, shown
+from ..errors import DescriptorError, shown
 from .axis import check_dimensions, whole_number
+
+if TYPE_CHECKING:
+    from ..blacs.contexts import Contexts
 
 
 class ProcessGrid:
     """A grid of processes, of any number of dimensions. Not collective.
 
-    Close a grid with a BLACS context as a file, by `close()` or a `with` block: BLACS keeps 26 kB and communicators for each
-    context. Dropping it unclosed causes a ResourceWarning.
+    `close()`, or the end of a `with` block, frees the BLACS context of a grid: BLACS keeps 26 kB and communicators for each. If
+    a grid is dropped unclosed, the next equal grid on the communicator gets its context, which is freed with the communicator.
 
     A pickled grid is restored with ranks of COMM_WORLD, whatever its communicator; `on(comm)` then gives an equal grid.
 
@@ -54,7 +54,7 @@ class ProcessGrid:
         A dimension is not positive, the grid is larger than its communicator, or a rank is invalid or occurs twice.
     """
 
-    _owns_context = False
+    _contexts: Contexts | None = None  # of the context that this grid has made
 
     def __init__(
         self,
@@ -69,7 +69,9 @@ class ProcessGrid:
         if order not in ("row", "column"):
             raise DescriptorError(f"order = {order!r} must be 'row' or 'column'")
         size = int(np.prod(self._shape, dtype=object))
-        available = comm.Get_size() if comm is not None else None
+        # size and rank: kept, as errors quote them when MPI has been finalized
+        self._place_in_communicator = None if comm is None else (comm.Get_size(), comm.Get_rank())
+        available, own_rank = self._place_in_communicator or (None, None)
         if available is not None and size > available:
             raise DescriptorError(
                 f"shape = {self._shape} needs {size} processes, but its communicator has {available}: start more ranks, "
@@ -82,7 +84,7 @@ class ProcessGrid:
         table.setflags(write=False)
         self._ranks = table
         self._context: int | None = None
-        self._coords = self.coords_of(comm.Get_rank()) if comm is not None else None
+        self._coords = None if own_rank is None else self.coords_of(own_rank)
         # results of `Places.ranks` by axes, shared by all layouts on this grid
         self._rank_tables: dict[tuple[int | None, ...], NDArray[np.int64]] = {}
 
@@ -212,7 +214,7 @@ class ProcessGrid:
         LibraryError
             No ScaLAPACK is available.
         CollectiveError
-            The communicator has been freed, or MPI finalized.
+            Another rank has such an error; the communicator has been freed, or MPI finalized.
         """
         if self._comm is None:
             raise DescriptorError(f"{self} is on paper: give it a communicator to make a BLACS context of it")
@@ -221,11 +223,10 @@ class ProcessGrid:
         if self._coords is None:
             return -1
         if self._context is None:
-            from ..blacs import make_context
+            from ..blacs.contexts import Contexts
 
-            check_alive(self._comm)
-            self._context = make_context(self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist())
-            self._owns_context = True
+            contexts = Contexts.on(self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist())
+            self._context, self._contexts = contexts.take(self), contexts
         return self._context
 
     def on(self, comm: MPI.Intracomm) -> ProcessGrid:
@@ -269,20 +270,19 @@ class ProcessGrid:
         return self._context
 
     def close(self) -> None:
-        """Free the BLACS context if this grid made it; after MPI.Finalize nothing is left to free. Collective over the grid."""
+        """Free the BLACS context if this grid made it. Collective over the grid.
+
+        When the communicator has been freed, or MPI finalized, nothing is left to free.
+
+        Raises
+        ------
+        CollectiveError
+            Other ranks close another grid.
+        """
         context, self._context = self._context, None
-        if context is not None and self._owns_context:
-            from ..blacs import free_context
-
-            self._owns_context = False
-            with contextlib.suppress(CollectiveError):
-                check_running()
-                free_context(context)
-
-    def __del__(self) -> None:
-        if self._owns_context and not sys.is_finalizing():
-            text = f"{self!r} was dropped with its BLACS context: call close() on all its ranks, or use it in a `with` block"
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+        contexts, self._contexts = self._contexts, None
+        if context is not None and contexts is not None:
+            contexts.free(context)
 
     def __enter__(self) -> ProcessGrid:
         return self

@@ -222,12 +222,12 @@ class Problem:
     def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
         """An equal grid with a BLACS context. Collective over the grid.
 
-        There is one for each communicator, closed when the communicator is freed.
+        There is one for each communicator, whose context is freed with the communicator.
         """
         key = ProcessGrid, grid.shape, grid.ranks.tobytes()
-        own = self._group.resources.get(key)
-        if not isinstance(own, ProcessGrid):
-            own = self._group.resources[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+        own: ProcessGrid | None = self._group.attachments.get(key)
+        if own is None:
+            own = self._group.attachments[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
         own.make_context()
         return own
 

@@ -20,7 +20,7 @@ from ..errors import ArrayError, DescriptorError, callers_level, shown
 from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
-from ..layout.grid import ProcessGrid
+from ..layout.grid import ProcessGrid, checked_communicator
 from . import solver_rules
 from .operand_kinds import Operands, need_reading
 
@@ -112,6 +112,8 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
     if not hasattr(shape, "__len__") or len(shape) != 2:
         raise DescriptorError(f"shape = {shown(shape)} must be that of a matrix: two numbers")
     m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
+    if checked_communicator(comm) is None:
+        raise DescriptorError("comm = None: layout_for needs the operands' communicator, whose size decides on the grid")
     block, sides, order = solver_rules.prefer(library, name, (m, n), comm.Get_size())
     desc = Descriptor((m, n), block, ProcessGrid(sides, comm, order=order))
     if library != "scalapack":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -24,9 +25,10 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..blacs.contexts import one_thread
 from ..comm.group import Group, first_known
+from ..comm.groups import MPIGroup, check_alive, group_of
 from ..comm.guard import Guard
 from ..comm.vote import Verdict, describe_dispute, describe_error
-from ..errors import CollectiveError, LibraryError
+from ..errors import CollectiveError, LibraryError, RedistributionError
 from ..layout.descriptor import Descriptor
 from .matrix_operands import Operand
 
@@ -169,6 +171,30 @@ def agree_to_enter(entry: Callable[[], Entry]) -> None:
     agree = _agree.get()
     if agree is not None:
         agree(entry())
+
+
+def inside_run_together() -> bool:
+    """Whether this call is part of one of `run_together`, whose ranks agree. Not collective."""
+    return _agree.get() is not None
+
+
+def group_of_context(descs: Sequence[Descriptor], context: object) -> MPIGroup | None:
+    """The ranks that must enter the library together: those of the context if it is given, else of the grids.
+
+    None on a rank outside, and where the grids or the context are such that the call itself raises an error.
+    """
+    comm = next((desc.grid.comm for desc in descs if desc.grid.comm is not None), None)
+    if comm is None:
+        return None
+    check_alive(comm)
+    try:
+        ranks = {rank for desc in descs for rank in desc.grid.on(comm).ranks.ravel().tolist()}
+        if context is not None:
+            ctxt = operator.index(context)  # type: ignore[arg-type]
+            ranks = ranks.union(blacs.context_grid(ctxt, comm)[2].ravel().tolist()) if ctxt >= 0 else set()
+    except (RedistributionError, TypeError):
+        return None
+    return group_of(comm, tuple(sorted(ranks))) if comm.Get_rank() in ranks else None
 
 
 def run_together(

@@ -16,13 +16,13 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blacs.contexts import one_thread
 from ..comm.groups import group_of
+from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
-from .calls import run_together
+from .calls import group_of_context, inside_run_together, run_together
 from .table import TABLE, Eigenpairs, LibraryCall, SingularTriplets
 
 R = TypeVar("R")
@@ -34,7 +34,7 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
     """Decorate a signature with the call of its routine in the table.
 
     The function takes distributed arrays in place of local arrays and layouts. With `comm` it takes nine integers as layouts,
-    all ranks of `comm` agree on the layouts, and an error of one rank is raised on all.
+    and all ranks of `comm` agree on the layouts. An error of one rank is raised on all.
     """
     row, parameters = TABLE[function.__name__], inspect.signature(function).parameters
     names, defaults = list(parameters), {name: parameter.default for name, parameter in parameters.items()}
@@ -48,17 +48,22 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
         comm = arguments.pop("comm")
         results: list[R] = []
         if comm is None:
-            grids = [arguments[name].grid for name in layouts.values() if isinstance(arguments[name], Descriptor)]
-            with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
-                if busy is not None:
-                    raise busy
-                results.append(LibraryCall(row, arguments, layouts).run())
-            return results[0]
-        for name in layouts.values():
-            layout = layout_on(arguments[name], comm, name)
-            if not isinstance(arguments[name], Descriptor):  # the user's Descriptor already has a BLACS context
-                arguments[name] = layout
-        run_together(group_of(comm), lambda: results.append(LibraryCall(row, arguments, layouts).run()))
+            descs = [arguments[name] for name in layouts.values() if isinstance(arguments[name], Descriptor)]
+            if "context" not in arguments:  # all arrays are to be on one grid
+                descs = descs[:1]
+            group = None if inside_run_together() else group_of_context(descs, arguments.get("context"))
+            if group is not None:
+                meet(group, function.__name__)
+        else:
+            for name in layouts.values():
+                layout = layout_on(arguments[name], comm, name)
+                if not isinstance(arguments[name], Descriptor):  # the user's Descriptor already has a BLACS context
+                    arguments[name] = layout
+            group = group_of(comm)
+        run = LibraryCall(row, arguments, layouts).run
+        if group is None:
+            return run()  # type: ignore[no-any-return]
+        run_together(group, lambda: results.append(run()))
         return results[0]
 
     return call
@@ -96,8 +101,7 @@ def pxgemr2d(
     comm : MPI.Intracomm, optional
         Communicator that holds all processes: needed if a layout is nine integers, or None on a rank that does not know it,
         as for `redistribute`. All its ranks take part then, and all raise an error of one of them, or if dtypes, letters or
-        sizes differ. Without `comm` nothing is sent before ScaLAPACK is entered, and if one rank raises, others wait for it
-        in ScaLAPACK.
+        sizes differ. Without `comm` that is so for the ranks of the context.
 
     Raises
     ------

@@ -141,7 +141,7 @@ def _speaks() -> bool:
         from mpi4py import MPI
     except (ImportError, RuntimeError):
         return True
-    return MPI.COMM_WORLD.Get_rank() == 0
+    return not MPI.Is_initialized() or MPI.COMM_WORLD.Get_rank() == 0
 
 
 def _finalize() -> None:

@@ -114,7 +114,7 @@ class Team:
             channel = world.channel(rank).split(self.context, self.members)
             Group.__init__(group, channel, self.members)
             group.node = self.nodes[rank]
-            group.comm, group.resources, group._freed = Private(channel), {}, False  # type: ignore[assignment]
+            group.comm, group.resources, group.attachments, group._freed = Private(channel), {}, {}, False  # type: ignore[assignment]
             group._waiting._timeout = world.report_after
             group.watch = world.watches[rank]
             group.plans.update(self._kept.get(rank, ()))

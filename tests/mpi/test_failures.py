@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from launch import mpi_library, run
+from launch import environment, limit, mpi_library, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 NODES = "PYSCALAPACK_REDIST_NODES"
@@ -40,6 +42,23 @@ def long(*values: object) -> object:
 )
 def test_program(program: str, ranks: int, nodes: str) -> None:
     assert run(PROGRAMS / f"{program}.py", ranks, env={NODES: nodes} if nodes else {}).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "which"),
+    [(2, "", ["some"]), long(2, "0,1", ["some"]), long(4, "", []), long(4, "0,0,1,2", []), long(3, "0,1,2", ["some"])],
+)
+def test_a_collective_call_by_one_rank_alone(ranks: int, nodes: str, which: list[str], tmp_path: Path) -> None:
+    env = {NODES: nodes} if nodes else {}
+    assert run(PROGRAMS / "alone.py", ranks, tmp_path, *which, env=env, alone=True).stdout == "OK\n"
+
+
+def test_mpi_that_does_not_run(tmp_path: Path) -> None:
+    """Before MPI_Init and after MPI_Finalize, which would end the process, or worse."""
+    line = [sys.executable, PROGRAMS / "without_mpi.py", tmp_path]
+    env = {**environment(), "MPI4PY_RC_INITIALIZE": "0"}
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=limit(60))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "OK"), done.stderr
 
 
 @pytest.mark.long

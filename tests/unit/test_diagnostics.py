@@ -17,8 +17,8 @@ from pyscalapack_redist.files import progress_bar
 from pyscalapack_redist.tools import cli
 
 PACKAGE = Path(pyscalapack_redist.__file__).parent
-# Where other ranks do not wait: the linear algebra's own at the end of a call, and those of grids that are dropped.
-MAY_WARN = {"diagnostics.py", "linalg/working_layouts.py", "layout/grid.py"}
+# At the end of a call, when no other rank waits; before a vote, which raises it on all ranks.
+MAY_WARN = {"diagnostics.py", "linalg/working_layouts.py", "blacs/library.py"}
 MAY_WRITE = {"diagnostics.py"}
 
 

@@ -8,7 +8,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import RedistributionError
+from ...comm.groups import check_running, group_of
+from ...comm.meeting import meet
+from ...errors import CollectiveError, RedistributionError
 from ..arguments import UsageError, case_of, check_outputs, write_text, written
 from ..cases import Case
 from ..text import console, on_terminal, print_line, print_table, size_text
@@ -34,12 +36,16 @@ def bench(options: Namespace) -> int:
     try:
         from mpi4py import MPI
 
+        check_running()
         comm = MPI.COMM_WORLD
+    except CollectiveError as error:
+        raise UsageError(f"bench needs a running MPI: {error}") from None
     except (ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise UsageError(
             f"bench needs an MPI, and mpi4py cannot start one ({reason}): see pyscalapack-redist info"
         ) from None
+    meet(group_of(comm), "bench")
     cases, earlier = _asked_for(comm, options)
     cases, notes = _for_size(cases, options.suite, comm.Get_size())
     nodes = nodes_of(comm)

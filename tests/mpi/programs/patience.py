@@ -143,7 +143,7 @@ class Told:
 def late_to_the_first_call(late: tuple[int, ...], absent: dict[int, str]) -> None:
     """Those that wait in MPI name it, or some that it is among; no other rank would say anything."""
     comm, texts, end = WORLD.Dup(), {}, time.monotonic() + 60
-    first = "in the first call that is collective over rank 0, rank 1, rank 2, rank 3: "
+    first = "in the first call that is collective over rank 0, rank 1, rank 2, rank 3, redistribute(): "
     wanted = {rank: f"{first}{text} called it" for rank, text in absent.items()}
     Told.late = late[0]
     with contextlib.nullcontext() if RANK in late else mock.patch.object(waiting.threading, "Timer", Told):
@@ -168,7 +168,7 @@ def reported_in_time() -> None:
     with (
         mock.patch.dict(os.environ, {"PYSCALAPACK_REDIST_PATIENCE": "0.001"}),
         mock.patch.object(waiting, "_report", side_effect=lambda *_: came.set()),
-        waiting.reported((0, 1), 0, 1),
+        waiting.WaitInMPI("rank 0", "rank 0, rank 1").reported(),
     ):
         assert came.wait(100)
 

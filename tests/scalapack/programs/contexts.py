@@ -110,15 +110,40 @@ def kept_by_grids(comm: MPI.Intracomm) -> None:
 
 
 def dropped() -> None:
-    """A grid that ends with its context is a warning with the remedy; one that was closed is none."""
-    grid, closed = ProcessGrid((1, SIZE), WORLD), ProcessGrid((1, SIZE), WORLD)
-    ctxt = grid.make_context()
-    closed.make_context()
-    closed.close()
-    with pytest.warns(ResourceWarning, match=r"1 x 4, .* was dropped with .*: call close\(\) on all") as caught:
-        del grid, closed
-    assert len(caught) == 1
-    blacs.free_context(ctxt)
+    """The context of a grid that is dropped unclosed goes to the next equal one, once all ranks have dropped it."""
+    comm, entries = WORLD.Dup(), blacs.load().entries
+
+    def new(columns: int = SIZE) -> tuple[ProcessGrid, int]:
+        grid = ProcessGrid((SIZE // columns, columns), comm)
+        return grid, grid.make_context()
+
+    kept, own = new()
+    contexts = {new()[1] for _ in range(50)}
+    assert len(contexts) == 1, "each grid that was dropped has left a context"
+    assert own not in contexts, "two grids have one context"
+    later, context = new()
+    assert context in contexts
+    late = later if RANK == 1 else None  # this rank still uses it
+    del later
+    again, other = new()
+    assert other not in (own, context)
+    again.close()
+    assert entries.gridinfo(other) == NO_CONTEXT
+    del late
+    again, other = new()
+    assert other == context
+    blacs.free_context(context)  # behind its back
+    del again
+    fresh, number = new()
+    assert entries.gridinfo(number)[:2] == (1, SIZE)
+    turned, _ = new(1)
+    assert blacs.context_grid(turned.context, comm)[:2] == (SIZE, 1)
+    assert len({psr.linalg.layout_for("solve", (900, 900), comm).grid.make_context() for _ in range(50)}) == 1
+    last = [own, number, turned.context]
+    comm.Free()
+    assert {entries.gridinfo(ctxt) for ctxt in last} == {NO_CONTEXT}
+    for grid in (kept, fresh, turned):
+        grid.close()
 
 
 def nothing_grows(times: int) -> None:

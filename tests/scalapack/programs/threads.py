@@ -58,7 +58,7 @@ def one_is_inside(all_of_us: psr.DistributedArray, alone: psr.DistributedArray) 
         calls: list[Callable[[], Any]] = [
             lambda: linalg.solve(all_of_us, all_of_us),
             lambda: scalapack.pxgetrf(all_of_us, comm=WORLD),
-            *([lambda: scalapack.pxgetrf(all_of_us)] * last),  # without comm=, nothing is sent before it is entered
+            lambda: scalapack.pxgetrf(all_of_us),
         ]
         for call in calls if SIZE > 1 else ():
             with pytest.raises(psr.LibraryError if last else psr.CollectiveError) as caught:
