@@ -59,6 +59,9 @@ class DistributedArray(Distributed):
         `desc` is no Descriptor, or `local` does not fit it. On this rank only.
     """
 
+    def __init__(self, desc: Layout, local: Any) -> None:
+        super().__init__(desc, local)
+
     def __matmul__(self, other: DistributedArray) -> DistributedArray:
         return _matmul(self, other)
 

@@ -186,6 +186,17 @@ class Descriptor(Ownership):
     ------
     DescriptorError
         An argument is invalid; the text has its name, its value, and the valid values.
+
+    Notes
+    -----
+    A rank outside the grid makes the same collective calls as others. For its local array it passes None or an array without
+    elements, and it gets
+
+    - None as the result of a call that moves elements: a plan, `Transfer.wait`, `scatter`, `load`, routines of `scalapack`.
+      A program that uses the result on more ranks than the grid has asks whether it is None.
+    - an array without elements, of shape `local_shape`, zeros, from what makes a local array of a layout: `empty`, `zeros` and
+      `from_function`, and `DistributedArray.local`, so NumPy's functions can be called on all ranks. A `DistributedArray` has
+      its dtype from there, and its `local` is None if no dtype is known. Plans do not look at the dtype of such an array.
     """
 
     is_product = True  # a rank has at most one place, so messages are products over the dimensions
@@ -416,11 +427,11 @@ class Descriptor(Ownership):
         return Descriptor._of(*merge_dimensions(self._whole, self._axes, self._grid, dims, order))
 
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
-        """A new local array of this rank, uninitialized. Not collective."""
+        """A new local array of this rank, uninitialized; without elements outside the grid. Not collective."""
         return new_array(self._allocated(), dtype, order)[: self._local_shape[0]]
 
     def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
-        """A new local array of this rank, of zeros. Not collective."""
+        """A new local array of this rank, of zeros; without elements outside the grid. Not collective."""
         return new_array(self._allocated(), dtype, order, zeroed=True)[: self._local_shape[0]]
 
     def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None) -> NDArray[Any]:

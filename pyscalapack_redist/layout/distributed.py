@@ -94,7 +94,7 @@ class Distributed:
 
     @property
     def local(self) -> Any:
-        """This rank's local array, not a copy; outside the grid None or an empty array; of tiles a list of arrays."""
+        """This rank's local array, not a copy; outside the grid one without elements, or None; of tiles a list of arrays."""
         return self._local
 
     @property

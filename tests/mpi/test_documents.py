@@ -124,6 +124,15 @@ def test_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [line for line in block.output if line not in printed] == []  # a newline may come after another rank's line
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("block", [block for block in programs(ROOT / "README.md") if block.ranks == 4])
+def test_the_first_program_runs_on_more_ranks_than_its_grid_has(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "block.py"
+    program.write_text(block.code)
+    printed = launch.run(program, 5).stdout
+    assert [line for line in block.output if line not in printed] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_paths_and_links_exist(page: Path) -> None:
     for block in programs(page):

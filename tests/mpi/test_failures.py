@@ -33,6 +33,8 @@ def long(*values: object) -> object:
         *(("guards", 3, nodes) for nodes in ("", "0,0,1")),
         long("guards", 2, "0,1"),
         ("patience", 4, ""),
+        long("outside", 5, ""),
+        long("outside", 5, "0,0,1,1,1"),
         *(("unwritable", 2, nodes) for nodes in ("", "0,1")),
         *(("time_limit", 3, nodes) for nodes in ("", "0,1,2")),
         long("time_limit", 4, "0,0,1,1"),

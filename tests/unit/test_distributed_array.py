@@ -43,6 +43,11 @@ def test_of_a_leading_dimension_only_the_rows_are_kept() -> None:
     assert array.T.local.shape == array.T.desc.local_shape == (4, 6)
 
 
+def test_an_argument_that_is_missing_names_the_class() -> None:
+    with pytest.raises(TypeError, match=r"^DistributedArray\.__init__\(\) missing 1 required .* 'local'"):
+        DistributedArray(np.zeros((4, 4)))  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("desc", [OUTSIDE, Descriptor((0, 12), 2, GRID)], ids=["outside", "empty"])
 def test_without_elements_there_is_none_or_an_empty_array(desc: Descriptor) -> None:
     for local, dtype in (
