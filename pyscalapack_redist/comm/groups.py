@@ -363,9 +363,10 @@ class MergedIntercomm:
 
     def __init__(self, intercomm: MPI.Intercomm, watch: Callable[[], None] | None) -> None:
         wait = WaitInMPI(f"rank {intercomm.Get_rank()}", "both sides of an inter-communicator")
-        _wait_for_both_sides(intercomm, wait, watch)
-        # the same argument on both sides: MPI chooses the order
-        self.comm = call_blocking(lambda: intercomm.Merge(False), wait.check if wait.is_limited else None)
+        with wait.reported():
+            _wait_for_both_sides(intercomm, wait, watch)
+            # the same argument on both sides: MPI chooses the order
+            self.comm = call_blocking(lambda: intercomm.Merge(False), wait.check if wait.is_limited else None)
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         own_side, merged = intercomm.Get_group(), self.comm.Get_group()
         places = MPI.Group.Translate_ranks(own_side, list(range(own_side.Get_size())), merged)
@@ -399,8 +400,7 @@ def _wait_for_both_sides(intercomm: MPI.Intercomm, wait: WaitInMPI, watch: Calla
         if watch is not None:
             watch()
 
-    with wait.reported():
-        wait_until(request.Test, check)
+    wait_until(request.Test, check)
 
 
 class AbandonedMerge:

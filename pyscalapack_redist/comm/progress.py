@@ -6,6 +6,7 @@ An interrupt ends a wait, not the task: signals are held back while a task chang
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the wrappers in `signal` make enumerations of all numbers, which takes longer than the rest
+import atexit
 import functools
 import os
 import threading
@@ -14,11 +15,13 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from .. import diagnostics
 from .mpi import MPI
 
 T = TypeVar("T")
 
 CHECK_SECONDS = 0.1
+LAST_SECONDS = 1.0  # at the end of the process, for calls that were given up
 SIGNALS = (_signal.SIGINT, _signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _MAIN = threading.main_thread()
 POLLS = 20  # before a wait yields its core: a few microseconds
@@ -225,8 +228,9 @@ def call_blocking(call: Callable[[], T], watch: Callable[[], None] | None = None
     """Make a blocking call of MPI and return its result; or raise what `watch` raises, if that is first.
 
     With tasks in flight or a `watch`, the call runs in another thread while the tasks make progress. After an exception of
-    `watch` it keeps running there, and the program should end by MPI_Abort. Without either, or if MPI does not allow the
-    thread, the call runs in this thread.
+    `watch`, or an interrupt, it keeps running there. If it still does when the process ends, that is by MPI_Abort, since
+    MPI_Finalize must not be called meanwhile. Without either, or if MPI does not allow the thread, the call runs in this
+    thread.
 
     Parameters
     ----------
@@ -250,13 +254,35 @@ def call_blocking(call: Callable[[], T], watch: Callable[[], None] | None = None
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    while thread.is_alive():
-        if moving:
-            with hold_interrupts():
-                advance_others()
-        thread.join(0.0001 if moving else CHECK_SECONDS)
-        if watch is not None and thread.is_alive():
-            watch()
+    try:
+        while thread.is_alive():
+            if moving:
+                with hold_interrupts():
+                    advance_others()
+            thread.join(0.0001 if moving else CHECK_SECONDS)
+            if watch is not None and thread.is_alive():
+                watch()
+    except BaseException:
+        if not _abandoned:
+            atexit.register(_abort_abandoned)
+        _abandoned.append(thread)
+        raise
     if errors:
         raise errors[0]
     return results[0]
+
+
+_abandoned: list[threading.Thread] = []  # in calls of MPI
+
+
+def _abort_abandoned() -> None:
+    """As the process ends: abort the job if MPI still waits in a call that was given up."""
+    last = time.monotonic() + LAST_SECONDS
+    for thread in _abandoned:
+        thread.join(max(0.0, last - time.monotonic()))
+    if any(thread.is_alive() for thread in _abandoned) and not MPI.Is_finalized():
+        diagnostics.write_line(
+            "pyscalapack_redist: MPI still waits for other ranks in a call that this rank has given up, and cannot be "
+            "finalized meanwhile: the job is aborted"
+        )
+        MPI.COMM_WORLD.Abort(1)

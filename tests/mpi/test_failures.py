@@ -55,6 +55,21 @@ def test_a_collective_call_by_one_rank_alone(ranks: int, nodes: str, which: list
     assert run(PROGRAMS / "alone.py", ranks, tmp_path, *which, env=env, alone=True).stdout == "OK\n"
 
 
+def test_a_process_that_ends_after_it_has_given_up_a_first_call() -> None:
+    """MPI waits in a thread, so it cannot be finalized."""
+    code = (
+        "import pyscalapack_redist as psr, sys; from mpi4py import MPI\n"
+        "if MPI.COMM_WORLD.rank == 0:\n"
+        "    try: psr.shape_of('a.npy', comm=MPI.COMM_WORLD)\n"
+        "    except psr.WaitTimeoutError as error: print('gave up', flush=True)\n"
+    )
+    env = {"PYSCALAPACK_REDIST_TIMEOUT": "0.5"}
+    done = run(("-c", code), 2, env=env, check=False, timeout=60)
+    assert done.stdout == "gave up\n"
+    assert done.returncode == 1, done.stderr
+    assert "cannot be finalized meanwhile: the job is aborted" in done.stderr
+
+
 def test_mpi_that_does_not_run(tmp_path: Path) -> None:
     """Before MPI_Init and after MPI_Finalize, which would end the process, or worse."""
     line = [sys.executable, PROGRAMS / "without_mpi.py", tmp_path]

@@ -86,7 +86,7 @@ def first_calls(rows: dict[str, Row]) -> None:
 
 
 def two_sides() -> None:
-    """The first call between two sides, by one rank: the others give up too, as this one has gone."""
+    """The first call between two sides, by one rank."""
     scene = Scene(WORLD.Dup(), folder_of(sys.argv), 0)
     sides = make_two_sides(scene)
     row = Row(lambda _, sides: call_between(sides))
@@ -94,10 +94,12 @@ def two_sides() -> None:
     WORLD.Barrier()
     if RANK == 0:
         waits("redistribute", row, scene, sides, "not all of them have called it")
-    WORLD.Barrier()
-    with pytest.raises(psr.CollectiveError):
-        row.call(scene, sides)
+        with pytest.raises(psr.CollectiveError, match="these two sides cannot redistribute any more"):
+            row.call(scene, sides)
     limited(False)
+    WORLD.Barrier()
+    if RANK:
+        sides[0].Ibarrier().Wait()  # so that nothing is left
     WORLD.Barrier()
 
 
