@@ -252,8 +252,6 @@ class Group:
         The number of tickets drawn.
     transfers : dict
         Transfers in flight, in the order of their tickets.
-    calls_without_vote : int
-        The number of calls started without a ticket.
     series : dict
         The series of such calls, by tag.
     settling : dict
@@ -279,7 +277,7 @@ class Group:
         self.aborted_uses: list[Any] = []  # kept alive, because MPI may still access their memory
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
-        self.calls_without_vote, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
+        self.settling, self.series = dict[Settling, None](), dict[int, Series]()
         self._series_drawn = 0
         self._closed = False
         self._notices = channel.tags - 1  # notices and votes have the last tags
@@ -303,8 +301,11 @@ class Group:
 
     @property
     def call_count(self) -> int:
-        """The number of calls that these ranks have started, the same on all of them."""
-        return self.tickets.drawn + self.calls_without_vote
+        """The number of calls that these ranks have started: the same on all that know of the same failures.
+
+        Calls of series in which a rank has failed do not count: ranks have begun more or fewer of them.
+        """
+        return self.tickets.drawn + sum(series.calls for series in self.series.values() if series.culprit is None)
 
     def draw_series_number(self) -> int:
         """Draw the number of the series that a first call may begin, with its ticket, whether that call is refused or not.

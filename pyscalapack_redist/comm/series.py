@@ -39,7 +39,6 @@ class Members(Protocol):
     names: tuple[str, ...]
     abort_reason: str | None
     lock: threading.Lock
-    calls_without_vote: int
     settling: dict[Any, None]
 
     @property
@@ -90,7 +89,6 @@ class Series:
     def begin(self) -> int:
         """Begin a call and return its number."""
         self.calls += 1
-        self.group.calls_without_vote += 1
         return self.calls
 
     def end_call(self, number: int) -> bool:
@@ -169,8 +167,6 @@ class Settling:
         if is_counted and not self._has_voted:
             self._has_voted = True
             series.cast_vote()
-            # the same on all ranks when the series has ended
-            series.group.calls_without_vote += PERIOD * series.votes - series.calls
             is_counted = series.count_vote()
         return is_drained and is_counted and not self._sends
 

@@ -145,6 +145,27 @@ def a_failed_rank_does_something_else() -> None:
     assert not groups._never_freed
 
 
+def calls_are_counted_alike() -> None:
+    """Notices of ranks that wait compare the numbers of calls, as soon as all know of a failure."""
+    comm = WORLD.Dup()
+    move, other = Moves(comm=comm), Moves(comm=comm)
+    before, waiting.FAILURE_SECONDS = waiting.FAILURE_SECONDS, 0.0  # no rank waits for the others to end the series
+    move.works(4)
+    with pytest.raises(psr.RedistributionError):
+        if RANK == 0:
+            another_factor(move, 4)
+        else:
+            time.sleep(0.2)
+            move.works(MOST, 4)
+    count = move.plan.inside.group.call_count
+    assert len(set(WORLD.allgather(count))) == 1
+    other.works(3)
+    assert move.plan.inside.group.call_count == count + 3
+    waiting.FAILURE_SECONDS = before
+    comm.Free()
+    assert not groups._never_freed
+
+
 def failing(wrong: Callable[[Moves, int], Any], one_way: bool = False, of: int = 0, call: int = 5) -> None:
     """A call that is wrong on one rank. All fail in that one or a later one, and then at once; another plan works."""
     comm = WORLD.Dup()
@@ -242,6 +263,7 @@ def main() -> None:
     refused_first_calls()
     if ALL_APART:
         a_failed_rank_does_something_else()
+        calls_are_counted_alike()
     errors_before_the_first()
     for of in range(SIZE):
         for one_way in (False, True):
