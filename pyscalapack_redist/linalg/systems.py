@@ -279,7 +279,7 @@ def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
 @routine
 def cholesky(
     a: DistributedArray,
-    lower: bool = False,
+    lower: bool = True,
     *,
     overwrite_a: bool = False,
     check_finite: bool = True,
@@ -287,14 +287,15 @@ def cholesky(
     layout: LayoutOption = None,
     like: LayoutOption = None,
 ) -> DistributedArray:
-    """Cholesky factor of a Hermitian positive definite matrix, as `scipy.linalg.cholesky`. Collective, as `solve`.
+    """Cholesky factor of a Hermitian positive definite matrix, as `numpy.linalg.cholesky`. Collective, as `solve`.
 
     Parameters
     ----------
     a, overwrite_a, check_finite, check, layout, like
         As for all routines of `linalg`; only one triangle is read.
     lower : bool
-        A = L L^H, or by default A = U^H U.
+        By default the lower triangle is read, and A = L L^H; with False the upper one, and A = U^H U, which is the default
+        of `scipy.linalg.cholesky` and of `cho_factor`.
 
     Raises
     ------
@@ -338,7 +339,7 @@ def cho_factor(
 ) -> tuple[DistributedArray, bool]:
     """Cholesky factor for `cho_solve`, as `scipy.linalg.cho_factor`. Collective, as `solve`.
 
-    Parameters and errors are those of `cholesky`.
+    Parameters and errors are those of `cholesky`, but for the default of `lower`: SciPy's, A = U^H U.
 
     Returns
     -------

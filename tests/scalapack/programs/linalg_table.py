@@ -74,7 +74,7 @@ class Case:
 
     def triangle(self, whole: NDArray[Any]) -> NDArray[Any]:
         """The triangle that is read; nonsense in the other one."""
-        lower = self.options.get("lower", self.name == "eigh")
+        lower = self.options.get("lower", self.name in ("cholesky", "eigh"))
         unread = np.triu(np.full_like(whole, 99), 1)
         return np.tril(whole) + unread if lower else np.triu(whole) + unread.T
 
@@ -145,7 +145,7 @@ def lu_solve(case: Case) -> None:
 def cholesky(case: Case) -> None:
     matrix = case.positive(case.shape[0])
     factor = whole_of(case.call(case.put(case.triangle(matrix)), work=matrix.shape, like=matrix.shape))
-    lower = case.options.get("lower", False)
+    lower = case.options.get("lower", True)
     near(factor, np.linalg.cholesky(matrix) if lower else np.linalg.cholesky(matrix).conj().T)
 
 
@@ -155,7 +155,7 @@ def cho_solve(case: Case) -> None:
     factor = linalg.cho_factor(case.put(case.triangle(matrix)), **case.options)
     assert factor[1] == case.options.get("lower", False)
     whole = whole_of(factor[0])
-    near((np.tril if factor[1] else np.triu)(whole), whole_of(linalg.cholesky(case.put(matrix), **case.options)))
+    near((np.tril if factor[1] else np.triu)(whole), whole_of(linalg.cholesky(case.put(matrix), factor[1])))
     case.options = {}
     near(matrix @ whole_of(case.call(factor, case.put(sides), work=matrix.shape, like=sides.shape)), sides)
 
@@ -331,8 +331,8 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (solve, SYSTEMS, [{}]),
     (lu_factor, SQUARES, [{}]),
     (lu_solve, SYSTEMS, [{"trans": 0}, {"trans": 1}, {"trans": 2}]),
-    (cholesky, SQUARES, BOTH),
-    (cho_solve, SYSTEMS, BOTH),
+    (cholesky, SQUARES, [{}, *BOTH]),
+    (cho_solve, SYSTEMS, [{}, *BOTH]),
     (inv, SQUARES, [{}]),
     (det, SQUARES, [{}]),
     (slogdet, SQUARES, [{}]),
