@@ -132,10 +132,10 @@ def _scalapack() -> list[str]:
             "missing: needed for pxgemr2d and for BLACS contexts, not for redistributions",
             *str(error).splitlines(),
         ]
-    return [*library.describe(), f"BLAS: {_blas(library)}", *filter(None, [kernels.kernel_advice(library)])]
+    return [*library.describe(), f"BLAS: {blas_text(library)}", *filter(None, [kernels.kernel_advice(library)])]
 
 
-def _blas(library: blacs.Library) -> str:
+def blas_text(library: blacs.Library) -> str:
     """The file of the dgemm that ScaLAPACK calls; for OpenBLAS also its version and kernels."""
     places = (file_of(handle, "dgemm_") for handle in (ctypes.CDLL(library.path), ctypes.CDLL(None)))
     file = next(filter(None, places), "not known")

@@ -153,6 +153,29 @@ def test_table_of_pairs(tmp_path: Path) -> None:
     assert page.read_text() == f"before\n\n<!-- pairs -->\n\n{done.stdout}\n<!-- end -->\n\nafter\n"
 
 
+FEW = ["matmul", "solve", "svd-tall"]
+ALL = ["matmul", "solve", "cholesky", "qr", "eigh", "eigh-tenth", "svd", "svd-tall", "lstsq"]
+
+
+@pytest.mark.parametrize("routines", [FEW, pytest.param(ALL, marks=long)])
+def test_linear_algebra_beside_numpy(routines: list[str], tmp_path: Path) -> None:
+    """Every cell has times of both sides, and the script itself compares the results."""
+    file, script = tmp_path / "speed.json", BENCHMARKS / "linalg_speed.py"
+    words = ("--routines", ",".join(routines), "--repeat", 1, "--json", file)
+    done = launch.run(script, 2, "--orders", "24,20", *words)
+    cells = json.loads(file.read_text())["cells"]
+    assert [(cell["routine"], cell["order"]) for cell in cells] == [(name, n) for name in routines for n in (20, 24)]
+    for cell in cells:
+        assert len(cell["ours"]) > 1 < len(cell["numpy"])
+        assert cell["ratio"] == min(cell["ours"]) / min(cell["numpy"]) > 0
+    tables = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [row[0].strip() for row in tables] == ["n", "20", "24"] * 2
+    assert all(text.strip() for row in tables for text in row)
+    assert "flag round trip" in done.stdout
+    short = launch.run(script, 2, "--orders", "24,20", *words, "--limit", "1e-9").stdout
+    assert "matmul: larger orders than 20 are left out" in short
+
+
 # -- the suite of the ASPEN paper, which needs no MPI
 
 
