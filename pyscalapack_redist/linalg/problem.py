@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.guard import Block, Guard
+from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
 from ..engine.make import plan
@@ -41,6 +42,7 @@ LayoutOption = Descriptor | Distributed | None
 ShapeAndLayout = tuple[tuple[int, ...], Descriptor]
 
 R = TypeVar("R")
+K = TypeVar("K")
 
 
 class RoutineOptions(TypedDict, total=False):
@@ -90,6 +92,7 @@ class Problem:
     parts: dict[str, str]  # what is read of each operand
     magnitudes: dict[str, float]  # of each operand's part, as `magnitude`
     is_checked: bool  # whether results are
+    is_layout_forced: bool  # whether the layout to work in is an argument, or that of a second attempt
     target: Descriptor  # layout of the result
 
     def __init__(
@@ -113,6 +116,8 @@ class Problem:
         self._comm, self._group = communicator_of(arrays[0].desc), group_of_all(arrays[0].desc)
         self.operands = dict(operands)
         self.parts = dict.fromkeys(operands, "")
+        self._uses_library = uses_library
+        self.is_layout_forced = arguments["layout"] is not None
         self._overwritten: list[str] = []
         self._guard = Guard()
         self._is_raised_on_all = False
@@ -145,8 +150,7 @@ class Problem:
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
             self._block, self._grid = self._work_layout.block, self._work_layout.grid
-            if uses_library:
-                self._grid = self._grid_with_context(self._grid)
+            self._grid = self._grid_with_context(self._grid)
             self.is_checked = checked and all(map(math.isfinite, self.magnitudes.values()))
 
     # -- what the ranks agree on
@@ -220,16 +224,28 @@ class Problem:
         }
 
     def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
-        """An equal grid with a BLACS context. Collective over the grid.
+        """An equal grid with a BLACS context, if the routine calls ScaLAPACK. Collective over the grid.
 
         There is one for each communicator, whose context is freed with the communicator.
         """
+        if not self._uses_library:
+            return grid
         key = ProcessGrid, grid.shape, grid.ranks.tobytes()
         own: ProcessGrid | None = self._group.attachments.get(key)
         if own is None:
             own = self._group.attachments[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
         own.make_context()
         return own
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """The communicator of all operands."""
+        return self._comm
+
+    def keep(self, name: str, kind: Callable[[], K]) -> K:
+        """An object that the communicator keeps between calls, made at first use; equal on all ranks."""
+        attachment: K = self._group.attachments.setdefault(("linalg", name), kind())
+        return attachment
 
     # -- arrays
 
@@ -368,7 +384,7 @@ class Problem:
         if self.run(lambda: self._overwritten, any):
             then = "; there was no second try, as the operand has been overwritten"
         else:
-            self._block, self._grid = other.block, self._grid_with_context(other.grid)
+            self._block, self._grid, self.is_layout_forced = other.block, self._grid_with_context(other.grid), True
             try:
                 result = self._once(work)
             except (WrongResultError, ConvergenceError) as caught:
@@ -393,6 +409,8 @@ class Problem:
         return Descriptor(self._work_layout.shape, self._block, self._grid)
 
     def _blame(self, routine_names: str) -> str:
+        if not self._uses_library:
+            return f"{self._routine}: {routine_names} returned no result"
         library = blacs.load()
         kernels = kernel_name(library)
         beneath = f" with OpenBLAS's kernels for {kernels}" if kernels else ""
@@ -402,6 +420,8 @@ class Problem:
         )
 
     def _remedy(self) -> str:
+        if not self._uses_library:
+            return "pass another layout=, or use another NumPy"
         fitting = fitting_kernels(blacs.load())
         kernels = f"set OPENBLAS_CORETYPE={fitting}, " if fitting else ""
         return f"{kernels}pass another layout=, or use another ScaLAPACK or BLAS (PYSCALAPACK_REDIST_LIBRARY names the file)"

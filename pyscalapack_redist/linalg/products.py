@@ -12,14 +12,15 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
-from ..scalapack import pxgemm
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
 from .matrix_parts import local_elements, panels
+from .multiplication import multiply
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .working_layouts import routine, shaped_like, spread
 
 PRODUCT = 8.0  # as in `systems`
+SYMMETRIES = "symmetric", "hermitian"
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
 VECTOR_NORMS = [None, 1, 2, np.inf]
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}
@@ -34,15 +35,19 @@ def matmul(
     layout: LayoutOption = None,
     like: LayoutOption = None,
 ) -> DistributedArray:
-    """The product A B by ScaLAPACK's p?gemm, as `numpy.matmul`. Collective over the communicator of the operands.
+    """The product A B, as `numpy.matmul`, by NumPy on each process. Collective over the communicator of the operands.
+
+    No ScaLAPACK is needed. Panels of the operands are brought where they are multiplied, on the grid that a model of the time
+    chooses by the layouts. Of a product of a matrix with its own transpose or conjugate transpose, one half is computed.
 
     Parameters
     ----------
     a, b : DistributedArray
         Matrices in any layouts; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
     check, layout, like
-        As for all routines of `linalg`; `layout` is of the product. With infs or NaNs nothing is checked. By default it
-        is on the grid and in the row blocks of `a` and the column blocks of `b`; a vector in the layout of `b`.
+        As for all routines of `linalg`; `layout` is of the product, where it is computed. With infs or NaNs nothing is
+        checked. By default the result is on the grid and in the row blocks of `a` and the column blocks of `b`; a vector in
+        the layout of `b`.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
@@ -55,19 +60,51 @@ def matmul(
         blocks = desc.block[0], spread(b.desc.block[1], n, desc.distributions[1].processes)
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
-    problem = Problem({"a": a, "b": b}, check_arguments)
+    problem = Problem({"a": a, "b": b}, check_arguments, uses_library=False)
 
     def work() -> DistributedArray:
-        verify = Check(problem)
+        verify, before, fill = Check(problem), None, None
         y = verify.vectors(problem.columns("b"))
         verify.add_operand("b", right=y)
-        left, right = problem.move("a", read_only=True), problem.move("b", read_only=True)
-        product = problem.zeros((left.shape[0], right.shape[1]))
-        _, before = verify.run(lambda: pxgemm(left, right, product))
-        _require_product(verify, a.shape[1], product, before.get("b"), y)
+        are_transposes = a.ndim == b.ndim and a.desc == b.desc.T
+        if verify.active or are_transposes:
+            fill, sums = verify.run(lambda: _symmetries(a, b) if are_transposes else (), _common)
+            before = sums.get("b")
+        product = multiply(problem, fill)
+        _require_product(verify, a.shape[1], product, before, y)
+        if not verify.active:
+            problem.run(lambda: None)
         return product
 
-    return problem.to_result(problem.attempt(work, "gemm"))
+    return problem.to_result(problem.attempt(work, "NumPy's matmul"))
+
+
+def _symmetries(a: DistributedArray, b: DistributedArray) -> tuple[str, ...]:
+    """What this rank's elements allow A B to be, which has the layouts of a matrix and its transpose."""
+    if a.local is None or b.local is None or a.local.size == 0:
+        return SYMMETRIES
+    turned, other = a.local.T, b.local
+    if turned.dtype.kind == "c":
+        equal = [name for name in SYMMETRIES if _are_equal(turned, other, name == "hermitian")]
+        return tuple(equal)
+    return SYMMETRIES if _are_equal(turned, other, False) else ()
+
+
+def _are_equal(first: NDArray[Any], second: NDArray[Any], conjugated: bool) -> bool:
+    """Whether two local arrays have equal elements, or are conjugates."""
+    places = [(array.__array_interface__["data"], array.strides) for array in (first, second)]
+    if not conjugated and places[0] == places[1]:
+        return True
+    some = next(panels(*first.shape))
+    return all(
+        np.array_equal(first[:, over], np.conj(second[:, over]) if conjugated else second[:, over])
+        for over in (some, *panels(*first.shape))
+    )
+
+
+def _common(replies: list[tuple[str, ...]]) -> str | None:
+    """What all ranks' elements allow the product to be."""
+    return next((name for name in SYMMETRIES if all(name in reply for reply in replies)), None)
 
 
 def _require_product(check: Check, inner: int, product: DistributedArray, b: Sums | None, y: NDArray[Any]) -> None:

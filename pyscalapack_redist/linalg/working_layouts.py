@@ -83,6 +83,8 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:
     """The layout that a routine of `linalg` works in, if none of its operands has a layout that fits. Not collective.
 
+    `matmul` works on a grid of its own choice, by the layouts of its operands.
+
     The rule is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
     side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
     such processes isqrt(P) by P // isqrt(P). If a process had no block, blocks are smaller.
@@ -113,7 +115,9 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
         raise DescriptorError(f"shape = {shown(shape)} must be that of a matrix: two numbers")
     m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
     if checked_communicator(comm) is None:
-        raise DescriptorError("comm = None: layout_for needs the operands' communicator, whose size decides on the grid")
+        raise DescriptorError(
+            "comm = None: layout_for needs the operands' communicator, whose size decides on the grid"
+        )
     block, sides, order = solver_rules.prefer(library, name, (m, n), comm.Get_size())
     desc = Descriptor((m, n), block, ProcessGrid(sides, comm, order=order))
     if library != "scalapack":

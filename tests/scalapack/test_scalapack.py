@@ -47,6 +47,17 @@ def test_calls_of_linalg(ranks: int) -> None:
     assert run(PROGRAMS / "linalg_calls.py", ranks).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "stride"),
+    [(2, 199), *(pytest.param(n, stride, marks=LONG) for n, stride in ((1, 3), (2, 7), (4, 47), (6, 149)))],
+)
+def test_products_need_no_library(ranks: int, stride: int, tmp_path: Path) -> None:
+    """Alone: an earlier program may have loaded one."""
+    nothing = {"PYSCALAPACK_REDIST_LIBRARY": str(tmp_path / "none.so")}
+    done = run(PROGRAMS / "products.py", ranks, stride, timeout=250, env=nothing, alone=True)
+    assert done.stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=LONG) for n in (4, 6))])
 def test_routines(ranks: int) -> None:
     assert run(PROGRAMS / "routines.py", ranks).stdout == "OK\n"

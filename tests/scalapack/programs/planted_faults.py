@@ -49,7 +49,7 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
     "pinv, U": (lambda a, b, p: linalg.pinv(a), decompositions, "pxgesvd", "left", "m n"),
     "qr": (lambda a, b, p: linalg.qr(a), decompositions, "pxorgqr", 0, "m n"),
     "qr, r": (lambda a, b, p: linalg.qr(a, "r"), decompositions, "pxgeqrf", 0, "m n"),
-    "matmul": (lambda a, b, p: linalg.matmul(a, b), products, "pxgemm", 2, "n n"),
+    "matmul": (lambda a, b, p: linalg.matmul(a, b), products, "multiply", "local", "n n"),
     "lstsq": (lambda a, b, p: linalg.lstsq(a, b), least_squares, "pxgels", 1, "tall"),
 }
 
