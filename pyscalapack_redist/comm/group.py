@@ -85,14 +85,25 @@ def first_known(values: list[Any]) -> Any:
 
 
 def start_allgather(
-    channel: Channel, ticket: int, value: Any, reduce: Callable[[list[Any]], Any] | None = None
+    channel: Channel,
+    ticket: int,
+    error: BaseException | None = None,
+    value: Any = None,
+    reduce: Callable[[list[Any]], Any] | None = None,
 ) -> GatherScatter:
-    """Start to give all ranks the list of all values, or what the first rank reduces it to."""
+    """Start to give all ranks the texts of all errors, by rank, and the list of all values or what `reduce` makes of it.
 
-    def reply(values: list[Any]) -> list[Any]:
-        return [values if reduce is None else reduce(values)] * len(values)
+    If a rank has an error, there is no list. `reduce` is called on the first rank.
+    """
 
-    return GatherScatter(channel, ticket + CONTROL, value, reply)
+    def reply(reports: list[Any]) -> list[Any]:
+        errors, values = [text for text, _ in reports], [value for _, value in reports]
+        if any(text is not None for text in errors):
+            return [(errors, None)] * len(reports)
+        return [(errors, values if reduce is None else reduce(values))] * len(reports)
+
+    report = (None if error is None else describe_error(error), value)
+    return GatherScatter(channel, ticket + CONTROL, report, reply)
 
 
 class Refusal:
@@ -183,7 +194,7 @@ class InterruptedAgreement:
             if not is_good(outcome):
                 self._followup = group.start_refusal(self._ticket, self._error, self._statements)
             elif self._has_followup(outcome):
-                self._followup = start_allgather(group.channel, self._ticket, describe_error(self._error))
+                self._followup = start_allgather(group.channel, self._ticket, self._error)
             else:
                 return True
         return self._followup.advance()
@@ -456,6 +467,34 @@ class Group:
         CollectiveError
             On the other ranks; on all ranks if they disagree.
         """
+        return self._agree(vote, error, statements, has_followup, deliver_interrupts)[0]
+
+    def agree_and_combine(
+        self,
+        vote: Vote,
+        error: BaseException | None,
+        statements: Callable[[], Sequence[Statement]],
+        value: Any,
+        reduce: Callable[[list[Any]], Any],
+        deliver_interrupts: Callable[[], None] | None = None,
+    ) -> Any:
+        """Agree, and after a good vote return what `reduce` makes of all ranks' values on the first rank. Collective.
+
+        Parameters and errors are those of `agree` and `combine`.
+        """
+        return self._agree(vote, error, statements, lambda outcome: True, deliver_interrupts, value, reduce)[1]
+
+    def _agree(
+        self,
+        vote: Vote,
+        error: BaseException | None,
+        statements: Callable[[], Sequence[Statement]],
+        has_followup: Callable[[Outcome], bool],
+        deliver_interrupts: Callable[[], None] | None,
+        value: Any = None,
+        reduce: Callable[[list[Any]], Any] | None = None,
+    ) -> tuple[Outcome, Any]:
+        """The outcome of a vote, and the combined values of its followup."""
         self.check_usable()
         cast: tuple[int, Voting] | None = None
         try:
@@ -482,17 +521,21 @@ class Group:
             refusal = self.start_refusal(ticket, error, statements)
             self._complete(refusal)
             raise refusal.error or CollectiveError(refusal.reason)
+        result: Any = None
         if has_followup(outcome):
-            self._raise_first(self._complete_exchange(start_allgather(self.channel, ticket, None)), None)
-        return outcome
+            exchange = start_allgather(self.channel, ticket, None, value, reduce)
+            errors, result = self._complete_exchange(exchange)
+            self._raise_first(errors, None)
+        return outcome, result
 
-    def _complete(self, operation: GatherScatter | Refusal) -> None:
+    def _complete(self, operation: GatherScatter | Refusal, dozes: bool = False) -> None:
         """Wait for an operation without interrupts: all ranks take part in it, now or soon.
 
         A second interrupt ends the wait. Then other ranks may lack what this one would have sent: the group is aborted.
         """
         with progress.hold_interrupts(), self.aborting_if_forced():
-            wait_until(operation.advance, self.check_peers, patience=math.inf)
+            doze = progress.Doze() if dozes else None
+            wait_until(operation.advance, self.check_peers, patience=math.inf, doze=doze)
 
     @contextlib.contextmanager
     def aborting_if_forced(self) -> Iterator[None]:
@@ -504,9 +547,9 @@ class Group:
                 self.abort(describe_error(caught))
             raise
 
-    def _complete_exchange(self, exchange: GatherScatter) -> Any:
+    def _complete_exchange(self, exchange: GatherScatter, dozes: bool = False) -> Any:
         """Wait for a gather-scatter and return its reply; all ranks raise if it has failed."""
-        self._complete(exchange)
+        self._complete(exchange, dozes)
         if exchange.failure is not None:
             raise exchange.error or CollectiveError(self.format_verdict(exchange.failure))
         return exchange.reply
@@ -554,7 +597,11 @@ class Group:
         return "".join(self.names[part] if isinstance(part, int) else part for part in verdict or ())
 
     def combine(
-        self, value: Any = None, reduce: Callable[[list[Any]], Any] | None = None, error: BaseException | None = None
+        self,
+        value: Any = None,
+        reduce: Callable[[list[Any]], Any] | None = None,
+        error: BaseException | None = None,
+        dozes: bool = False,
     ) -> Any:
         """Return the list of all ranks' values, or what `reduce` makes of it on the first rank. Collective over the group.
 
@@ -566,6 +613,8 @@ class Group:
             A function of the list, such as `first_known`.
         error : BaseException, optional
             This rank's error; if a rank has one, all raise.
+        dozes : bool
+            Whether this rank sleeps between polls, because another one computes for long.
 
         Raises
         ------
@@ -575,17 +624,9 @@ class Group:
             On the other ranks.
         """
         self.check_usable()
-
-        def reduce_reports(reports: list[Any]) -> Any:
-            errors, values = [text for text, _ in reports], [value for _, value in reports]
-            if any(text is not None for text in errors):
-                return errors, None
-            return errors, values if reduce is None else reduce(values)
-
-        report = (None if error is None else describe_error(error), value)
         with progress.hold_interrupts():
-            exchange = start_allgather(self.channel, self.draw_ticket(), report, reduce_reports)
-            errors, result = self._complete_exchange(exchange)
+            exchange = start_allgather(self.channel, self.draw_ticket(), error, value, reduce)
+            errors, result = self._complete_exchange(exchange, dozes)
         self._raise_first(errors, error)
         return result
 

@@ -63,12 +63,30 @@ def advance_others(exclude: object = None) -> bool:
     return bool(others)
 
 
+class Doze:
+    """Pauses of a wait that may be long: they grow with the time waited, so that other processes have the core meanwhile."""
+
+    SHARE, LONGEST, FIRST = 0.02, 1e-3, 1e-4  # of the time waited; seconds; seconds without a pause of this kind
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __call__(self) -> None:
+        """Pause."""
+        waited = time.perf_counter() - self._since
+        if waited < self.FIRST:
+            pause()
+        else:
+            time.sleep(min(self.SHARE * waited, self.LONGEST))
+
+
 def wait_until(
     finished: Callable[[], T | None],
     check_peers: Callable[[], None] | None = None,
     task: object = None,
     waits: bool = False,
     patience: float = HELD_SECONDS,
+    doze: Callable[[], object] | None = None,
 ) -> T:
     """Poll until the result is true, and return it; meanwhile make progress on all tasks but `task`.
 
@@ -87,6 +105,8 @@ def wait_until(
         Whether `finished` itself waits for a while.
     patience : float
         Seconds for which an interrupt that the caller holds back does not end the wait; a second one does at once.
+    doze : callable, optional
+        Called in place of `pause` between polls.
     """
     tasks, own = thread_state.tasks, task is not None
     spins = POLLS
@@ -99,6 +119,8 @@ def wait_until(
                     advance_others(task)
                 if spins:
                     spins -= 1
+                elif doze is not None:
+                    doze()
                 else:
                     pause()
         if check_peers is not None:

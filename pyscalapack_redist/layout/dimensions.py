@@ -6,6 +6,7 @@ Functions check a layout's arguments, and make a distribution for each dimension
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -231,7 +232,8 @@ def in_numbers(distributions: Sequence[Distribution]) -> list[tuple[Any, ...]]:
     return list(map(_numbers, distributions))
 
 
-def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[slice, ...]:
+@functools.lru_cache(maxsize=256)
+def local_part(distributions: tuple[Distribution, ...], coords: tuple[int, ...]) -> tuple[slice, ...]:
     """Slices of the local array that hold a process's elements of the sub-array."""
     return tuple(
         slice(start := axis.local_start(p), start + axis.local_size(p))

@@ -8,7 +8,6 @@ float64 and by panels of columns, since the library itself is under test.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -30,23 +29,11 @@ from .matrix_parts import (
     squares_of,
 )
 from .problem import LARGE, SMALL, Problem, WrongResultError
+from .random_vectors import gaussian
 from .working_layouts import as_column
 
 R = TypeVar("R")
-VECTORS = 3
-SEED = 20260
 SMALL_PANEL = 2**13  # elements
-
-
-@functools.lru_cache(maxsize=16)
-def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
-    """Random vectors, as columns of a read-only array, equal on all ranks and in each call."""
-    rng = np.random.default_rng((SEED, stream))
-    vectors: NDArray[Any] = rng.standard_normal((size, VECTORS))
-    if is_complex:
-        vectors = vectors + 1j * rng.standard_normal((size, VECTORS))
-    vectors.flags.writeable = False
-    return vectors
 
 
 class Claim(NamedTuple):
@@ -226,11 +213,13 @@ class Check:
     def _run(self, work: Callable[[], Any], combined: Callable[[list[Any], dict[str, Sums]], R]) -> R:
         """Combine the results of all ranks' work and the sums, on the first rank."""
         parts, layouts, magnitudes = self._parts, self._layouts, self._magnitudes
+        ranks = self._problem.ranks
         self._parts, self._layouts, self._magnitudes = {}, {}, {}
 
         def of_all(replies: list[tuple[Any, dict[str, _PartialSums | None]]]) -> R:
             sums = {
-                name: _sums(desc, [rank_parts[name] for _, rank_parts in replies]) for name, desc in layouts.items()
+                name: _sums(desc, ranks, [rank_parts[name] for _, rank_parts in replies])
+                for name, desc in layouts.items()
             }
             self._claims += [
                 _scale_claim(name, size, sums[name].norm, layouts[name].shape) for name, size in magnitudes.items()
@@ -268,13 +257,13 @@ class _PartialSums(NamedTuple):
     hermitian: bool
 
 
-def _sums(desc: Descriptor, parts: Sequence[_PartialSums | None]) -> Sums:
-    """Add the parts of all ranks of a communicator, which are in the order of ranks."""
+def _sums(desc: Descriptor, ranks: Sequence[int], parts: Sequence[_PartialSums | None]) -> Sums:
+    """Add the parts of ranks of a communicator."""
     right: NDArray[Any] | None = None
     left: NDArray[Any] | None = None
     squares: NDArray[Any] | None = None
     square, trace = 0.0, 0.0
-    for rank, part in enumerate(parts):
+    for rank, part in zip(ranks, parts, strict=True):
         if part is None:
             continue
         trace += part.trace

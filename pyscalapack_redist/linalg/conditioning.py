@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..distributed_array import DistributedArray
-from ..scalapack import pxgemm
 from ..scalapack.calls import SingularError
 from .check import Check, Claim, Sums
 from .decompositions import (
@@ -18,6 +17,7 @@ from .decompositions import (
     require_triplets,
     singular_values,
 )
+from .lapack import pxgemm
 from .matrix_parts import local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, times_power
 from .products import PRODUCT, norm

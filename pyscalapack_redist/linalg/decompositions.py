@@ -11,8 +11,8 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
-from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .check import Check, Claim, Sums
+from .lapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import clear_outside, hermitian_part, local_elements
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
 from .systems import check_square_matrix, require_cholesky

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from ..scalapack import pxgels, pxgemm
-from .check import VECTORS, Check, Claim, Sums
+from .check import Check, Claim, Sums
 from .decompositions import (
     check_tolerance,
     copy_corner,
@@ -18,8 +17,10 @@ from .decompositions import (
     require_triplets,
     scale_by_power,
 )
+from .lapack import pxgels, pxgemm
 from .matrix_parts import local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, times_power
+from .random_vectors import VECTORS
 from .systems import diagonal_of
 from .working_layouts import check_rows, routine, shaped_like
 

@@ -124,6 +124,31 @@ def along_memory(elements: Elements, part: str) -> tuple[Elements, str, bool]:
     return (columns, rows, local.T), OF_TRANSPOSE[part], True
 
 
+STRICT = {"HL": "l", "HU": "u"}
+
+
+def bilinear_forms(array: Distributed, part: str, left: Any, right: Any, exponent: int) -> NDArray[Any]:
+    """Sums of left[i, k] a[i, j] right[j, k] / 2**exponent over the elements of a part that this rank holds first.
+
+    Of a Hermitian matrix over the triangle that is stored. In double precision.
+    """
+    rows, columns, local = elements = local_elements(array)
+    dtype = np.result_type(local.dtype, np.float64)
+    total = np.zeros(left.shape[1], np.result_type(dtype, left.dtype))
+    (down_indices, over_indices, _), its_part, turned = (
+        turned_elements := along_memory(elements, STRICT.get(part, part))
+    )
+    first, second = (right, left) if turned else (left, right)
+    for down, over, panel in part_panels(turned_elements[0], its_part, dtype):
+        scaled = np.ldexp(panel.real, -exponent) + (1j * np.ldexp(panel.imag, -exponent) if dtype.kind == "c" else 0)
+        total += (first[down_indices[down]] * (scaled @ second[over_indices[over]])).sum(axis=0)
+    if part in STRICT:
+        indices, *places = diagonal_elements(rows, columns)
+        diagonal = np.ldexp(local[tuple(places)].real.astype(np.float64), -exponent)
+        total += (left[indices] * diagonal[:, None] * right[indices]).sum(axis=0)
+    return total
+
+
 def clear_outside(elements: Elements, part: str) -> None:
     """Write zeros outside a part, and into the imaginary parts of a Hermitian matrix's diagonal."""
     if not part:

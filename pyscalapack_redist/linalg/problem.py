@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, TypeVar
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
+from ..comm.group import first_known
 from ..comm.guard import Block, Guard
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
@@ -25,14 +29,19 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
+from .cache import cache_of
+from .choice import choose
+from .cores import lent
+from .facts import CombinedFacts, Facts, Forms, OperandFacts
+from .free_memory import free_memory
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .working_layouts import (
+    LIMIT,
     another_layout,
     as_column,
     check_counts,
     check_work_layout,
     current_call,
-    layout_for,
     result_order,
     stays,
 )
@@ -56,6 +65,11 @@ class RoutineOptions(TypedDict, total=False):
 
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
+EAGER = 2**20  # elements up to which bilinear forms are computed before it is known whether they are wanted
+MOVED = 64.0
+WORKSPACES = 4  # arrays of the size of the operands on one process: as they came, copies, results, workspace
+NEGLIGIBLE = 2**26  # bytes that any process has
+LONG = 128  # order from which on one process takes long enough to be worth threads
 MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
@@ -84,7 +98,9 @@ class Problem:
     check_finite : bool, optional
         Whether infs and NaNs are refused, for a routine without this keyword.
     uses_library : bool, optional
-        Whether the routine calls ScaLAPACK, for which the grid needs a BLACS context.
+        Whether the routine calls ScaLAPACK on a grid, which needs a BLACS context.
+    has_layout : bool, optional
+        Whether the routine works in a layout of its own, and not where the operands are.
     """
 
     dtype: np.dtype[Any]  # of all operands
@@ -92,6 +108,7 @@ class Problem:
     parts: dict[str, str]  # what is read of each operand
     magnitudes: dict[str, float]  # of each operand's part, as `magnitude`
     is_checked: bool  # whether results are
+    is_alone: bool  # whether this process computes all, and others wait for that
     is_layout_forced: bool  # whether the layout to work in is an argument, or that of a second attempt
     target: Descriptor  # layout of the result
 
@@ -104,6 +121,7 @@ class Problem:
         vectors: tuple[str, ...] = ("b",),
         check_finite: bool = False,
         uses_library: bool = True,
+        has_layout: bool = True,
         **options: Any,
     ) -> None:
         self._routine, self._arguments, self._warnings = current_call.get()
@@ -120,20 +138,19 @@ class Problem:
         self.is_layout_forced = arguments["layout"] is not None
         self._overwritten: list[str] = []
         self._guard = Guard()
-        self._is_raised_on_all = False
-        magnitudes: dict[str, float] = {}
+        self._is_raised_on_all = self.is_alone = False
+        self._cache = cache_of(self._group)
+        facts: Facts | None = None
         values: dict[str, Any] = {}
         with self.collect_errors():
             self._check_operands(operands, vectors)
-            if uses_library:
-                warn_of_kernels(blacs.load(), self._comm.Get_rank())
-            shape, default_target = check_arguments(*operands.values())
+            if uses_library and self._cache.has_library:
+                blacs.load()
+            (m, n), default_target = check_arguments(*operands.values())
             self.parts |= parts()
-            magnitudes = {name: magnitude(operand, self.parts[name]) for name, operand in operands.items()}
-            self._work_layout, self.target = (
-                self._layout(arguments["layout"], shape),
-                self._target(arguments.get("like"), default_target),
-            )
+            wanted = self._read_work_layout(arguments["layout"], (m, n))
+            self.target = self._target(arguments.get("like"), default_target)
+            facts = self._facts()
             values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in MAY_DIFFER}
         call = digest(("linalg", self._routine, *values.values()))
 
@@ -144,14 +161,14 @@ class Problem:
         with tracing.phase("agree"):
             error = self._guard.take_interrupts()
             vote = Vote(failed=self._group.failure_code(error), call=call)
-            self._group.agree(vote, error, statements, lambda outcome: True)
-            self.dtype, self.magnitudes = self._agree_dtype_and_magnitudes(magnitudes)
+            combined = self._group.agree_and_combine(vote, error, statements, facts, CombinedFacts.of)
+            room = self._read_facts(combined)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
-            self._block, self._grid = self._work_layout.block, self._work_layout.grid
-            self._grid = self._grid_with_context(self._grid)
             self.is_checked = checked and all(map(math.isfinite, self.magnitudes.values()))
+        if has_layout:
+            self._work_in(wanted or self._chosen_layout((m, n), room))
 
     # -- what the ranks agree on
 
@@ -192,14 +209,47 @@ class Problem:
             )
         return desc
 
-    def _layout(self, layout: LayoutOption, shape: tuple[int, ...]) -> Descriptor:
-        """The layout to work in: the argument, else the first operand's layout that fits, else that of `layout_for`."""
-        if layout is not None:
-            chosen = self._read_layout("layout", layout)
-            check_work_layout(self._routine, chosen, shape)
-            return chosen
-        own = (operand.desc for operand in self.operands.values() if stays(self._routine, operand.desc))
-        return next(own, None) or layout_for(self._routine, shape, self._comm)
+    def _read_work_layout(self, layout: LayoutOption, shape: tuple[int, int]) -> Descriptor | None:
+        """The layout that the user wants, if any."""
+        if layout is None:
+            return None
+        wanted = self._read_layout("layout", layout)
+        check_work_layout(self._routine, wanted, shape)
+        check_counts(wanted)
+        return wanted
+
+    def _chosen_layout(self, shape: tuple[int, int], room: float) -> Descriptor:
+        """The layout in which the routine takes the least time, as far as rates tell. Collective where they are measured.
+
+        That may be the operand's own, which costs no move; the grid of `layout_for`; or one process.
+        """
+        if self._comm.Get_size() == 1:
+            return self._alone(shape)
+        if self._uses_library:
+            rule = self._cache.layout(self._routine, shape, self._comm)
+        else:  # the routine finds a grid by itself, on all processes
+            rule = self._cache.layout_on_all(shape, self._comm)
+        if not room:
+            return rule
+        own = [operand.desc for operand in self.operands.values() if stays(self._routine, operand.desc)]
+        shapes = [operand.shape for operand in self.operands.values()]
+        return choose(self._routine, shapes, [*own[:1], rule, self._alone(shape)], self._cache, self._comm)
+
+    def _alone(self, shape: tuple[int, int]) -> Descriptor:
+        """The layout on one process: the first one of the first operand's grid."""
+        rank = int(next(iter(self.operands.values())).desc.grid.ranks.flat[0])
+        return self._cache.layout_on(rank, shape, self._comm)
+
+    def _work_in(self, layout: Descriptor) -> None:
+        """Work in this layout from now on. Collective."""
+        if layout.grid.size == 1:  # where blocks do not matter
+            layout = self._cache.layout_on(int(layout.grid.ranks.flat[0]), (layout.shape[0], layout.shape[1]), self._comm)
+        self._work_layout, self._block, self._grid = layout, layout.block, layout.grid
+        if layout.grid.size > 1 and self._uses_library:
+            if not self._cache.has_library:
+                self.run(lambda: warn_of_kernels(blacs.load(), self._comm.Get_rank()))
+                self._cache.has_library = True
+            self._grid = self._grid_with_context(layout.grid)
 
     def _read_layout(self, name: str, layout: LayoutOption) -> Descriptor:
         desc = descriptor_of(layout)
@@ -209,19 +259,43 @@ class Problem:
             raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
         return desc
 
-    def _agree_dtype_and_magnitudes(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
-        """The dtype of all operands, which some ranks may not know, and the largest magnitude of each on any rank."""
-        local_values = [(name, operand.dtype, magnitudes[name]) for name, operand in self.operands.items()]
-        replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: local_values, list)
-        dtypes = [(name, dtype) for reply in replies for name, dtype, _ in reply if dtype is not None]
+    def _facts(self) -> Facts:
+        """What this rank knows of the operands."""
+        operands = [self._facts_of(name) for name in self.operands]
+        sizes = [math.prod(operand.shape) for operand in self.operands.values()]
+        needed = WORKSPACES * 16 * max(sum(sizes), math.prod(self.target.shape))
+        if max(*sizes, math.prod(self.target.shape)) >= LIMIT:  # LAPACK counts in 32 bits
+            needed = sys.maxsize
+        return Facts(operands, math.inf if needed <= NEGLIGIBLE else free_memory() // 4 - needed, self._cache.version)
+
+    def _facts_of(self, name: str) -> OperandFacts:
+        operand = self.operands[name]
+        size = magnitude(operand, self.parts[name])
+        is_wanted = bool(self._arguments["check"]) and math.prod(operand.shape) <= EAGER
+        exponent = math.frexp(size)[1] if math.isfinite(size) else 0
+        return OperandFacts(
+            None if operand.dtype is None else operand.dtype.char,
+            size,
+            Forms.of(operand, self.parts[name], exponent) if is_wanted and math.isfinite(size) else None,
+        )
+
+    def _read_facts(self, facts: CombinedFacts) -> float:
+        """Take over what all ranks know together; returns the room for all operands on one process, 0 if there is none."""
+        dtypes = [
+            (name, np.dtype(letter))
+            for name, letters in zip(self.operands, facts.letters, strict=True)
+            for letter in letters
+        ]
         if not dtypes:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
         for name, dtype in dtypes:
             if dtype != dtypes[0][1]:
                 raise ArrayError(_dtype_difference(*dtypes[0], name, dtype))
-        return dtypes[0][1], {
-            name: float(np.max([reply[k][2] for reply in replies])) for k, name in enumerate(self.operands)
-        }
+        self.dtype, self.magnitudes = dtypes[0][1], dict(zip(self.operands, facts.magnitudes, strict=True))
+        self._forms = dict(zip(self.operands, facts.forms, strict=True))
+        if not facts.have_same_plans:
+            self._cache.forget_plans()
+        return max(0.0, facts.room)
 
     def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
         """An equal grid with a BLACS context, if the routine calls ScaLAPACK. Collective over the grid.
@@ -251,6 +325,8 @@ class Problem:
 
     def layout(self, shape: tuple[int, int]) -> Descriptor:
         """The layout of an array of this shape, in the blocks and on the grid of the call."""
+        if self._grid.size == 1:
+            return self._cache.layout_on(int(self._grid.ranks.flat[0]), shape, self._comm)
         desc = Descriptor(shape, self._block, self._grid)
         check_counts(desc)
         return desc
@@ -287,7 +363,10 @@ class Problem:
         if shape != (m, n):
             matrix = self.zeros(shape)
             self.run(lambda: None)
-            self._redistribute(name, desc, target[:m, :n], local, matrix.local)
+            if self.is_alone:
+                _moved(local, cast(NDArray[Any], matrix.local)[:m, :n])
+            else:
+                self._redistribute(name, desc, target[:m, :n], local, matrix.local)
         else:
             if desc != target:
                 local = self._redistribute(name, desc, target, local)
@@ -330,8 +409,11 @@ class Problem:
         return DistributedArray._from_result(target, local, self.dtype)
 
     def _redistribute(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
+        if self.is_alone:
+            return _moved(arrays[0], op=op)
         with tracing.phase(f"redistribute {name}", source, target):
-            return plan(source, target, dtype=self.dtype, comm=self._comm, op=op)(*arrays)
+            make = functools.partial(plan, source, target, dtype=self.dtype, comm=self._comm, op=op)
+            return self._cache.plan(source, target, self.dtype, op, make)(*arrays)
 
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""
@@ -344,7 +426,8 @@ class Problem:
         """Bring a result into a layout; by default `target`."""
         wanted = target or self.target
         desc, local = as_column(wanted), matrix.local
-        if desc != matrix.desc:
+        rank = matrix.desc.grid.ranks.flat[0]
+        if desc != matrix.desc and not (is_whole_on(matrix.desc, rank) and is_whole_on(desc, rank)):
             out: NDArray[Any] | None = None
             if result_order.get() == "C" and desc.coords is not None:
                 with contextlib.suppress(MemoryError):  # the plan reports it to all ranks
@@ -379,24 +462,27 @@ class Problem:
         try:
             return self._once(work)
         except (WrongResultError, ConvergenceError) as caught:
-            refusal = f"{caught}, in the layout {tracing.in_short(self._layout_in_use())}"
-        other = another_layout(self._routine, self._layout_in_use(), self._comm)
+            first, blame = self._layout_in_use(), self._blame(routine_names)
+            refusal = f"{caught}, in the layout {tracing.in_short(first)}"
+        other = another_layout(self._routine, first, self._comm)
         if self.run(lambda: self._overwritten, any):
             then = "; there was no second try, as the operand has been overwritten"
         else:
-            self._block, self._grid, self.is_layout_forced = other.block, self._grid_with_context(other.grid), True
+            self.is_layout_forced = True
+            self._work_in(other)
             try:
                 result = self._once(work)
             except (WrongResultError, ConvergenceError) as caught:
                 then = f"; {caught}, in {tracing.in_short(other)}"
             else:
-                blame = self._blame(routine_names)
                 self.warn(f"{blame}: {refusal}; the result is that of another layout, {tracing.in_short(other)}")
                 return result
-        raise np.linalg.LinAlgError(f"{self._blame(routine_names)}: {refusal}{then}; {self._remedy()}")
+        raise np.linalg.LinAlgError(f"{blame}: {refusal}{then}; {self._remedy()}")
 
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
+        if self._grid.size == 1:
+            return self._once_on_one(work)
         has_failed = True
         with self.collect_errors(is_open=False):
             result = work()
@@ -405,10 +491,104 @@ class Problem:
             self.run(lambda: None)
         return result
 
+    def _once_on_one(self, work: Callable[[], R]) -> R:
+        """Make an attempt on the process of the grid, which alone has all elements of all operands. Collective.
+
+        That computes, checks and warns by itself; other ranks sleep until it says how that ended.
+        """
+        operands, gathered = self.operands, {name: self._gathered(name) for name in self.operands}
+        if self.is_checked:
+            self._forms |= {name: self._forms_of_all(name) for name, forms in self._forms.items() if forms is None}
+        cores, reply = self._cache.cores() if self._takes_long else None, None
+        rank, others = int(self._grid.ranks.flat[0]), list[str]()
+        if self._comm.Get_rank() == rank:
+            warnings, self._warnings = self._warnings, others
+            self.is_alone, self.operands = True, gathered
+            try:
+                with self.collect_errors(), tracing.phase("lapack", self._work_layout, self._work_layout):
+                    reply = self._answered(work, cores)
+            finally:
+                self.is_alone, self.operands, self._warnings = False, operands, warnings
+        error = self._guard.take_interrupts()
+        self._guard = Guard()
+        # the reply of the process itself is not sent to it and back
+        answer = self._group.combine(None if reply is None else reply.for_others(), first_known, error, dozes=True)
+        answer = answer if reply is None else reply
+        for text in answer.warnings:
+            self.warn(text)
+        if answer.error is not None:
+            raise answer.error
+        return cast(R, answer.result if reply is not None else self._placed(answer.result))
+
+    def _answered(self, work: Callable[[], Any], cores: frozenset[int] | None) -> Answer:
+        """The result of the work on this process, or its error, which is one of all ranks."""
+        try:
+            for name in self.operands if self.is_checked else ():
+                self._require_moved(name)
+            with contextlib.nullcontext() if cores is None else lent(cores):
+                return Answer(work(), self._warnings, None)
+        except (WrongResultError, np.linalg.LinAlgError) as caught:
+            return Answer(None, self._warnings, caught)
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """The ranks whose results `run` combines, in their order."""
+        return [int(self._grid.ranks.flat[0])] if self.is_alone else range(self._comm.Get_size())
+
+    @property
+    def _takes_long(self) -> bool:
+        """Whether threads and sleep are worth while."""
+        return any(max(operand.shape) >= LONG for operand in self.operands.values())
+
+    def _gathered(self, name: str) -> DistributedArray:
+        """An operand with all its elements on the process of the grid, as the user gave them. Collective."""
+        operand = self.operands[name]
+        desc, local = as_column(operand.desc), operand.local
+        if local is not None and local.ndim == 1:
+            local = local[:, None] if operand.desc.coords is not None else None
+        m, n = desc.shape
+        target = self.layout((m, n))
+        if not is_whole_on(desc, int(self._grid.ranks.flat[0])):
+            local = self._redistribute(name, desc, target, local)
+        return DistributedArray._from_result(target, local, self.dtype)
+
+    def _forms_of_all(self, name: str) -> Forms | None:
+        """The forms of an operand as the user gave it. Collective."""
+        operand, part = self.operands[name], self.parts[name]
+        size = self.magnitudes[name]
+        forms: Forms | None = self.run(lambda: Forms.of(operand, part, math.frexp(size)[1]), Forms.sum)
+        return forms
+
+    def _require_moved(self, name: str) -> None:
+        """Refuse the attempt unless an operand has come as the user gave it, as far as sums of its elements tell."""
+        operand, size, forms = self.operands[name], self.magnitudes[name], self._forms[name]
+        assert forms is not None
+        moved = Forms.of(operand, self.parts[name], forms.exponent)
+        m, n = as_column(operand.desc).shape
+        bound = MOVED * np.finfo(np.float64).eps * math.sqrt(m * n) * math.ldexp(size, -forms.exponent)
+        error = float(np.abs(moved.values - forms.values).max(initial=0))
+        if not error <= bound:
+            excess = error / bound if bound else math.inf
+            raise WrongResultError(
+                f"{name}, brought to one process, is off by {excess:.2g} times what rounding comes to"
+            )
+
+    def _placed(self, result: Any) -> Any:
+        """A result in which arrays of one process have become the layouts of all ranks."""
+        if isinstance(result, WholeArray):
+            m, n = result.shape
+            return DistributedArray._from_result(self.layout((m, n)), None, self.dtype)
+        if isinstance(result, tuple):
+            items = map(self._placed, result)
+            return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+        return result
+
     def _layout_in_use(self) -> Descriptor:
         return Descriptor(self._work_layout.shape, self._block, self._grid)
 
     def _blame(self, routine_names: str) -> str:
+        if self._grid.size == 1:
+            return f"{self._routine}: LAPACK of SciPy {scipy.__version__} on one process returned no result"
         if not self._uses_library:
             return f"{self._routine}: {routine_names} returned no result"
         library = blacs.load()
@@ -420,6 +600,8 @@ class Problem:
         )
 
     def _remedy(self) -> str:
+        if self._grid.size == 1:
+            return "pass layout= on more processes, or use another SciPy"
         if not self._uses_library:
             return "pass another layout=, or use another NumPy"
         fitting = fitting_kernels(blacs.load())
@@ -442,7 +624,15 @@ class Problem:
             self._warnings.append(text)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
-        """As `run_together`: combine the results of all ranks; raise an error of one rank on all. Collective."""
+        """As `run_together`: combine the results of all ranks; raise an error of one rank on all. Collective.
+
+        On one process alone nobody else takes part.
+        """
+        if self.is_alone:
+            if self._guard.error is not None:
+                raise self._guard.error
+            value = work()
+            return (combined or first_known)([value])
         self._is_raised_on_all = True
         result = run_together(self._group, work, combined, self._guard.take_interrupts())
         self._is_raised_on_all = False
@@ -456,6 +646,47 @@ def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: 
         f"{name} has dtype {dtype} and {other} has {other_dtype}: ScaLAPACK converts nothing, so make them equal by "
         f"{other}.astype({str(dtype)!r})"
     )
+
+
+class WholeArray(NamedTuple):
+    """Stands for an array on one process, for ranks that have none of its elements."""
+
+    shape: tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    """How the work ended on one process."""
+
+    result: Any
+    warnings: list[str]
+    error: BaseException | None
+
+    def for_others(self) -> Answer:
+        """The same without the elements of arrays."""
+        return self._replace(result=_without_elements(self.result))
+
+
+def _without_elements(result: Any) -> Any:
+    if isinstance(result, DistributedArray):
+        return WholeArray(result.shape)
+    if isinstance(result, tuple):
+        items = map(_without_elements, result)
+        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
+    return result
+
+
+def is_whole_on(desc: Descriptor, rank: int) -> bool:
+    """Whether the local array of a rank is the array, and other ranks have none."""
+    return bool(desc.parent is None and desc.grid.size == 1 and desc.grid.ranks.flat[0] == rank)
+
+
+def _moved(array: NDArray[Any], out: NDArray[Any] | None = None, op: str = "N") -> NDArray[Any]:
+    """A copy of a whole array, or of its conjugate transpose."""
+    moved = array.conj().T if op == "C" else array
+    if out is None:
+        return np.array(moved, order="F")
+    out[...] = moved
+    return out
 
 
 def assemble(

@@ -14,6 +14,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
+from .lapack import pxgemm
 from .matrix_parts import local_elements, panels
 from .multiplication import multiply
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
@@ -66,17 +67,25 @@ def matmul(
         verify, before, fill = Check(problem), None, None
         y = verify.vectors(problem.columns("b"))
         verify.add_operand("b", right=y)
-        are_transposes = a.ndim == b.ndim and a.desc == b.desc.T
+        are_transposes = not problem.is_alone and a.ndim == b.ndim and a.desc == b.desc.T
         if verify.active or are_transposes:
             fill, sums = verify.run(lambda: _symmetries(a, b) if are_transposes else (), _common)
             before = sums.get("b")
-        product = multiply(problem, fill)
+        product = _product_on_one(problem) if problem.is_alone else multiply(problem, fill)
         _require_product(verify, a.shape[1], product, before, y)
         if not verify.active:
             problem.run(lambda: None)
         return product
 
     return problem.to_result(problem.attempt(work, "NumPy's matmul"))
+
+
+def _product_on_one(problem: Problem) -> DistributedArray:
+    """The product of operands that this process has."""
+    left, right = problem.move("a", read_only=True), problem.move("b", read_only=True)
+    product = problem.zeros((left.shape[0], right.shape[1]))
+    pxgemm(left, right, product)
+    return product
 
 
 def _symmetries(a: DistributedArray, b: DistributedArray) -> tuple[str, ...]:
@@ -195,7 +204,8 @@ def norm(
 
     is_matrix = isinstance(a, Distributed) and a.ndim == 2
     by_values = is_matrix and axis is None and isinstance(ord, Hashable) and ord in BY_VALUES
-    problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=by_values, uses_library=by_values)
+    needs: dict[str, Any] = {"check_finite": by_values, "uses_library": by_values, "has_layout": by_values}
+    problem = Problem({"a": a}, check_arguments, vectors=("a",), **needs)
     real = np.zeros(0, problem.dtype).real.dtype
     value: Any
     if by_values:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
-from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from ..scalapack.calls import SingularError
 from .check import Check, Claim, Sums
+from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .working_layouts import check_rows, routine, shaped_like
@@ -230,9 +230,9 @@ def lu_solve(
             order = row_order(piv)
             first, then = ("U", "l") if trans else ("l", "U")
             side, x = ("right", y.conj() if trans == 1 else y) if trans else ("left", y[order])
-            verify.add("first", lu, **{side: x}, part=first)  # type: ignore[arg-type]
+            verify.add("first", problem.operands["lu"], **{side: x}, part=first)  # type: ignore[arg-type]
             sums = verify.sums()
-            verify.add("then", lu, **{side: sums["first"].product}, part=then)
+            verify.add("then", problem.operands["lu"], **{side: sums["first"].product}, part=then)
             product = verify.sums()["then"].product
             if trans:
                 product = product[np.argsort(order)]
@@ -381,9 +381,9 @@ def cho_solve(
         verify.add_operand("b", left=y, columns=True)
         before: dict[str, Sums] = {}
         if verify.active:
-            verify.add_factor("first", c, lower, y, adjoint=True, norm=True)
+            verify.add_factor("first", problem.operands["c"], lower, y, adjoint=True, norm=True)
             sums = verify.sums()
-            verify.add_factor("then", c, lower, sums["first"].product)
+            verify.add_factor("then", problem.operands["c"], lower, sums["first"].product)
             norm = sums["first"].norm ** 2
             before = {"b": sums["b"], "a": Sums(left=verify.sums()["then"].product, norm=norm)}
         matrix, sides = problem.move("c", read_only=True), problem.move("b")

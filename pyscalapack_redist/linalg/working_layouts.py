@@ -26,7 +26,7 @@ from .operand_kinds import Operands, need_reading
 
 P = ParamSpec("P")
 R = TypeVar("R")
-ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`
+ROUTINES: dict[str, Callable[..., Any]] = {}  # the functions that are decorated by `routine`, by name
 LEAST_BLOCK, MOST_BLOCK = 16, 256
 LIMIT = 2**31
 
@@ -50,7 +50,6 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
     """
     name, parameters = function.__name__, inspect.signature(function).parameters
     defaults = {parameter.name: parameter.default for parameter in parameters.values()}
-    ROUTINES.add(name)
 
     @holding_interrupts
     @functools.wraps(function)
@@ -77,11 +76,14 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
             warnings.warn(text, LinAlgWarning, stacklevel=callers_level())
         return result
 
+    ROUTINES[name] = call
     return call
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:
-    """The layout that a routine of `linalg` works in, if none of its operands has a layout that fits. Not collective.
+    """The layout of a grid that a routine of `linalg` works in, if no operand has one that fits. Not collective.
+
+    Beside it, a routine may work on one process, where that is predicted to take less time (docs/linalg.md).
 
     `matmul` works on a grid of its own choice, by the layouts of its operands.
 
@@ -172,6 +174,8 @@ def _check_names(library: str, name: str | None) -> None:
 
 def _unfit(name: str, desc: Descriptor) -> str | None:
     """Why a layout does not fit a routine; None if it does."""
+    if desc.grid.size == 1 and desc.ndim == 2 and desc.parent is None:  # LAPACK takes it
+        return None
     broken = solver_rules.find_broken_rule("scalapack", desc, name)
     return broken and broken[1]
 
@@ -195,10 +199,11 @@ def stays(name: str, desc: Descriptor) -> bool:
 
 
 def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descriptor:
-    """A layout for a second attempt: on half as many processes, in smaller blocks."""
-    for processes in (max(1, desc.grid.size // 2), 1):
-        few = math.isqrt(processes)
-        grid = ProcessGrid((few, processes // few), comm)
+    """A layout for a second attempt: on half as many processes, in smaller blocks; after one process on two, if any."""
+    few = max(1, desc.grid.size // 2) if desc.grid.size > 1 else min(2, comm.Get_size())
+    for processes in (few, 1):
+        rows = math.isqrt(processes)
+        grid = ProcessGrid((rows, processes // rows), comm)
         for block in (48, 32, 16, 8, 4, 2, 1):
             other = Descriptor(desc.shape, block, grid)
             if block != desc.block[0] and 2 * block <= max(2, *desc.shape) and _unfit(name, other) is None:

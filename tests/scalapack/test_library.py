@@ -259,7 +259,7 @@ for action in ("error", "always", "always"):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter(action)
         try:
-            psr.linalg.det(a)
+            psr.linalg.det(a, layout=desc)
         except (RuntimeWarning, psr.CollectiveError) as error:
             said.append(f"{type(error).__name__}: {error}")
         said += [f"warned in {warning.filename}: {warning.message}" for warning in caught]

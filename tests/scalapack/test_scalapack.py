@@ -2,58 +2,92 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from launch import SEED, run
 
+from pyscalapack_redist.linalg.rates import FAMILIES, VARIABLE
+
 PROGRAMS = Path(__file__).parent / "programs"
 LONG = pytest.mark.long
 
 
+@pytest.fixture(scope="session", name="rates")
+def files_of_rates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """Variables of the environment with which linalg works on a grid wherever it can, or on one process."""
+    folder, variables = tmp_path_factory.mktemp("rates"), {}
+    for name, numbers in (("grid", [1.0, 1e30, 0.0]), ("one process", [1e30, 1.0, 0.0])):
+        path = folder / f"{name.replace(' ', '-')}.json"
+        path.write_text(json.dumps(dict.fromkeys(FAMILIES, numbers)))
+        variables[name] = {VARIABLE: str(path)}
+    return variables
+
+
 @pytest.mark.parametrize(
-    ("ranks", "first", "rounds", "stride"),
+    ("where", "ranks", "first", "rounds", "stride"),
     [
-        *((1, 0, 1, 1), (2, 0, 1, 2), (4, 0, 1, 3)),
-        *(pytest.param(n, 1, rounds, 1, marks=LONG) for n, rounds in ((1, 4), (2, 4), (3, 3), (4, 2), (6, 1))),
+        *(("one process", 1, 0, 1, 1), ("one process", 3, 0, 1, 3), ("grid", 2, 0, 1, 2), ("grid", 4, 0, 1, 3)),
+        *(pytest.param("one process", n, 1, rounds, 1, marks=LONG) for n, rounds in ((1, 4), (2, 3), (4, 2))),
+        *(pytest.param("grid", n, 1, rounds, 1, marks=LONG) for n, rounds in ((2, 4), (3, 3), (4, 2), (6, 1))),
     ],
 )
-def test_routines_of_linalg(ranks: int, first: int, rounds: int, stride: int) -> None:
-    assert run(PROGRAMS / "linalg_table.py", ranks, first, rounds, stride, timeout=250).stdout == "OK\n"
+def test_routines_of_linalg(
+    where: str, ranks: int, first: int, rounds: int, stride: int, rates: dict[str, dict[str, str]]
+) -> None:
+    program = PROGRAMS / "linalg_table.py"
+    assert run(program, ranks, first, rounds, stride, timeout=250, env=rates[where]).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(
-    ("ranks", "cases"), [(1, 360), *(pytest.param(n, 3600 // n**2, marks=LONG) for n in (1, 2, 4))]
+    ("where", "ranks", "cases"),
+    [
+        *(("one process", 1, 240), ("grid", 2, 120)),
+        *(pytest.param("grid", n, 3600 // n**2, marks=LONG) for n in (2, 4)),
+        *(pytest.param("one process", n, 3600 // n, marks=LONG) for n in (1, 2)),
+    ],
 )
-def test_planted_faults_are_found(ranks: int, cases: int) -> None:
+def test_planted_faults_are_found(where: str, ranks: int, cases: int, rates: dict[str, dict[str, str]]) -> None:
     program = PROGRAMS / "planted_faults.py"
-    assert run(program, ranks, cases, SEED + cases, timeout=250).stdout == "OK\n"
+    assert run(program, ranks, cases, SEED + cases, timeout=250, env=rates[where]).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(
-    ("ranks", "first", "cases"),
+    ("where", "ranks", "first", "cases"),
     [
-        (1, 0, 112),
-        (2, 112, 28),
-        *(pytest.param(n, 200, cases, marks=LONG) for n, cases in ((1, 1800), (2, 1200), (4, 600))),
+        ("one process", 1, 0, 112),
+        ("grid", 2, 112, 28),
+        *(pytest.param("one process", n, 200, cases, marks=LONG) for n, cases in ((1, 1800), (2, 600))),
+        *(pytest.param("grid", n, 200, cases, marks=LONG) for n, cases in ((2, 1200), (4, 600))),
     ],
 )
-def test_garbage_in_what_is_not_read(ranks: int, first: int, cases: int) -> None:
-    assert run(PROGRAMS / "unread.py", ranks, first, cases, timeout=250).stdout == "OK\n"
+def test_garbage_in_what_is_not_read(
+    where: str, ranks: int, first: int, cases: int, rates: dict[str, dict[str, str]]
+) -> None:
+    assert run(PROGRAMS / "unread.py", ranks, first, cases, timeout=250, env=rates[where]).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(1, ""), (2, ""), (3, "0,1,0"), *(pytest.param(n, "", marks=LONG) for n in (3, 4))]
+)
+def test_one_process(ranks: int, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else None
+    assert run(PROGRAMS / "one_process.py", ranks, timeout=120, env=env).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=LONG)])
-def test_calls_of_linalg(ranks: int) -> None:
-    assert run(PROGRAMS / "linalg_calls.py", ranks).stdout == "OK\n"
+def test_calls_of_linalg(ranks: int, rates: dict[str, dict[str, str]]) -> None:
+    assert run(PROGRAMS / "linalg_calls.py", ranks, env=rates["grid"]).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(
     ("ranks", "stride"),
     [(2, 199), *(pytest.param(n, stride, marks=LONG) for n, stride in ((1, 3), (2, 7), (4, 47), (6, 149)))],
 )
-def test_products_need_no_library(ranks: int, stride: int, tmp_path: Path) -> None:
+def test_products_need_no_library(ranks: int, stride: int, tmp_path: Path, rates: dict[str, dict[str, str]]) -> None:
     """Alone: an earlier program may have loaded one."""
-    nothing = {"PYSCALAPACK_REDIST_LIBRARY": str(tmp_path / "none.so")}
+    nothing = {"PYSCALAPACK_REDIST_LIBRARY": str(tmp_path / "none.so"), **rates["grid"]}
     done = run(PROGRAMS / "products.py", ranks, stride, timeout=250, env=nothing, alone=True)
     assert done.stdout == "OK\n"
 
@@ -64,8 +98,8 @@ def test_routines(ranks: int) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "rounds"), [(1, 10), (2, 10), pytest.param(4, 300, marks=LONG)])
-def test_threads_one_at_a_time(ranks: int, rounds: int) -> None:
-    assert run(PROGRAMS / "threads.py", ranks, rounds).stdout == "OK\n"
+def test_threads_one_at_a_time(ranks: int, rounds: int, rates: dict[str, dict[str, str]]) -> None:
+    assert run(PROGRAMS / "threads.py", ranks, rounds, env=rates["grid"]).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(

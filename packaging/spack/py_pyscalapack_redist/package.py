@@ -29,6 +29,7 @@ class PyPyscalapackRedist(PythonPackage):
     depends_on("py-mpi4py@4.0:", type=("build", "run"))
     depends_on("py-numpy@1.26:", type=("build", "run"))
     depends_on("py-scipy@1.15:", type=("build", "run"))
+    depends_on("py-threadpoolctl@3:", type=("build", "run"))
     depends_on("py-rich@13:", type=("build", "run"), when="+cli")
     depends_on("py-matplotlib@3.8:", type=("build", "run"), when="+cli")
     depends_on("py-h5py@3.8:", type=("build", "run"), when="+hdf5")

@@ -1,0 +1,47 @@
+"""The memory that this process can still take: of the machine, and of the control groups that limit it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+MEMINFO, OWN_GROUPS, MOUNT = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+# The limit, the usage, and the part of the usage that the kernel gives back, in versions 2 and 1 of control groups
+FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def free_memory() -> int:
+    """Bytes that this process can take before the machine or a control group has no more; 0 if nothing says. Not collective."""
+    free = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        free.append(1024 * _number(MEMINFO, "MemAvailable:"))
+    for group in _groups():
+        for limit, usage, reclaimable in FILES:
+            with contextlib.suppress(OSError, ValueError, StopIteration):  # "max" is no number
+                room = int((group / limit).read_text()) - int((group / usage).read_text())
+                free.append(room + _number(group / "memory.stat", reclaimable))
+    return max(0, min(free, default=0))
+
+
+def _number(file: Path, name: str) -> int:
+    """The number after a name in a file of lines."""
+    return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [name])
+
+
+def _groups() -> Iterator[Path]:
+    """Folders of the control groups of this process, and of those around them."""
+    try:
+        lines = OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = MOUNT / "memory" if controllers else MOUNT
+        group = root / name.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))

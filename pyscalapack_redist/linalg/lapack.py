@@ -1,0 +1,282 @@
+"""The routines of `psr.scalapack` that `linalg` calls: on a grid of one process LAPACK's, through SciPy, else ScaLAPACK's.
+
+Both take the same arguments and raise the same errors. LAPACK's need no BLACS context, and take whole, Fortran-ordered local
+arrays on the process of the grid, which alone calls them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.linalg import LinAlgError
+from numpy.typing import NDArray
+
+from .. import scalapack
+from ..layout.distributed import Distributed
+from ..scalapack.calls import ConvergenceError, SingularError
+from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets
+
+R = TypeVar("R")
+LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+TRANSPOSES = "NTC"
+COMPLEX_NAMES = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "syevr": "heevr", "sygst": "hegst"}
+
+
+def on_one_process(function: Callable[..., R]) -> Callable[..., R]:
+    """Decorate LAPACK's form of a routine: on larger grids the one of `psr.scalapack` of that name is called."""
+    of_many = getattr(scalapack, function.__name__)
+
+    @functools.wraps(function)
+    def call(a: Distributed, *arguments: Any, **keywords: Any) -> R:
+        if a.desc.grid.size > 1:
+            result: R = of_many(a, *arguments, **keywords)
+            return result
+        return function(a, *arguments, **keywords)
+
+    return call
+
+
+def _local(matrix: Distributed) -> NDArray[Any]:
+    local: NDArray[Any] | None = matrix.local
+    assert local is not None, "LAPACK is called on the process of the grid alone"
+    return local
+
+
+@functools.cache
+def _routine(name: str, letter: str) -> Callable[..., Any]:
+    """A routine of `scipy.linalg.lapack` or `scipy.linalg.blas` by its name without the letter of the dtype."""
+    from scipy.linalg import blas, lapack
+
+    whole_name = _whole_name(name, letter)
+    return getattr(lapack, whole_name, None) or getattr(blas, whole_name)  # type: ignore[no-any-return]
+
+
+def _whole_name(name: str, letter: str) -> str:
+    """A routine's name with the letter of the dtype."""
+    root, *suffix = name.split("_")
+    return "_".join([letter + (COMPLEX_NAMES.get(root, root) if letter in "cz" else root), *suffix])
+
+
+def _call(name: str, array: NDArray[Any], *arguments: Any, **keywords: Any) -> tuple[Any, ...]:
+    """Call a routine; its results but `info`, which is not negative, and `info`."""
+    *results, info = _routine(name, LETTERS[array.dtype.char])(*arguments, **keywords)
+    if info < 0 and not np.isfinite(array).all():
+        raise LinAlgError(f"{_name(name, array)}: the matrix has infs or NaNs")
+    if info < 0:
+        raise ValueError(f"{name} of LAPACK refuses its argument {-info}: please report it")
+    return *results, info
+
+
+def _name(name: str, array: NDArray[Any]) -> str:
+    """The routine's name in errors."""
+    return _whole_name(name, LETTERS[array.dtype.char])
+
+
+def _work_size(name: str, array: NDArray[Any], *sizes: Any, **keywords: Any) -> int:
+    """The elements of workspace with which a routine is fast."""
+    size, *_ = _call(f"{name}_lwork", array, *sizes, **keywords)
+    return max(1, int(np.nextafter(np.real(size), np.inf)) + 1)
+
+
+def _store(result: NDArray[Any], into: NDArray[Any]) -> None:
+    """Write a result into an array, unless the routine has worked there."""
+    if result.ctypes.data != into.ctypes.data:
+        into[...] = result
+
+
+@on_one_process
+def pxgetrf(a: Distributed) -> NDArray[np.intc]:
+    """?getrf; the exchanges are counted from 1."""
+    matrix = _local(a)
+    if not matrix.size:
+        return np.zeros(0, np.intc)
+    factors, pivots, info = _call("getrf", matrix, matrix, overwrite_a=1)
+    _store(factors, matrix)
+    if info:
+        if not np.isfinite(factors[info - 1, info - 1]):
+            raise LinAlgError(f"{_name('getrf', matrix)}: pivot {info} (counted from 1) is not finite")
+        raise SingularError(f"{_name('getrf', matrix)}: {SINGULAR.format(info=info)}")
+    return np.asarray(pivots, np.intc) + np.intc(1)
+
+
+@on_one_process
+def pxgetrs(a: Distributed, pivots: NDArray[np.intc], b: Distributed, trans: str = "N") -> None:
+    """?getrs."""
+    matrix, sides = _local(a), _local(b)
+    if sides.size:
+        rows = pivots[: matrix.shape[0]] - 1
+        result, _ = _call("getrs", matrix, matrix, rows, sides, trans=TRANSPOSES.index(trans), overwrite_b=1)
+        _store(result, sides)
+
+
+@on_one_process
+def pxgetri(a: Distributed, pivots: NDArray[np.intc]) -> None:
+    """?getri."""
+    matrix = _local(a)
+    if not matrix.size:
+        return
+    work = _work_size("getri", matrix, matrix.shape[0])
+    result, info = _call("getri", matrix, matrix, pivots[: matrix.shape[0]] - 1, lwork=work, overwrite_lu=1)
+    if info:
+        raise SingularError(f"{_name('getri', matrix)}: {SINGULAR.format(info=info)}")
+    _store(result, matrix)
+
+
+@on_one_process
+def pxpotrf(a: Distributed, uplo: str = "L") -> None:
+    """?potrf."""
+    matrix = _local(a)
+    if not matrix.size:
+        return
+    factor, info = _call("potrf", matrix, matrix, lower=uplo == "L", clean=0, overwrite_a=1)
+    if info:
+        raise LinAlgError(f"{_name('potrf', matrix)}: {NOT_POSITIVE.format(info=info)}")
+    _store(factor, matrix)
+
+
+@on_one_process
+def pxpotrs(a: Distributed, b: Distributed, uplo: str = "L") -> None:
+    """?potrs."""
+    matrix, sides = _local(a), _local(b)
+    if sides.size:
+        result, _ = _call("potrs", matrix, matrix, sides, lower=uplo == "L", overwrite_b=1)
+        _store(result, sides)
+
+
+def _by_triangle(name: str, a: Distributed, b: Distributed, uplo: str, trans: str) -> None:
+    matrix, sides = _local(a), _local(b)
+    if sides.size:
+        multiply = _routine(name, LETTERS[matrix.dtype.char])
+        options = {"lower": uplo == "L", "trans_a": TRANSPOSES.index(trans), "overwrite_b": 1}
+        _store(multiply(1, matrix, sides, **options), sides)
+
+
+@on_one_process
+def pxtrsm(a: Distributed, b: Distributed, uplo: str = "L", trans: str = "N") -> None:
+    """?trsm."""
+    _by_triangle("trsm", a, b, uplo, trans)
+
+
+@on_one_process
+def pxtrmm(a: Distributed, b: Distributed, uplo: str = "L", trans: str = "N") -> None:
+    """?trmm."""
+    _by_triangle("trmm", a, b, uplo, trans)
+
+
+@on_one_process
+def pxgemm(
+    a: Distributed,
+    b: Distributed,
+    c: Distributed,
+    *,
+    trans_a: str = "N",
+    trans_b: str = "N",
+    alpha: complex = 1,
+    beta: complex = 0,
+) -> None:
+    """?gemm."""
+    left, right, product = _local(a), _local(b), _local(c)
+    if not product.size:
+        return
+    if not left.size:  # an empty sum
+        product *= product.dtype.type(beta)
+        return
+    letters = {"trans_a": TRANSPOSES.index(trans_a), "trans_b": TRANSPOSES.index(trans_b)}
+    multiply = _routine("gemm", LETTERS[product.dtype.char])
+    if beta == 0:
+        _store(multiply(alpha, left, right, **letters), product)
+    else:
+        _store(multiply(alpha, left, right, beta, product, overwrite_c=1, **letters), product)
+
+
+@on_one_process
+def pxgeqrf(a: Distributed) -> NDArray[Any]:
+    """?geqrf."""
+    matrix = _local(a)
+    if not matrix.size:
+        return np.zeros(0, matrix.dtype)
+    factors, tau, _, _ = _call("geqrf", matrix, matrix, lwork=_work_size("geqrf", matrix, *matrix.shape), overwrite_a=1)
+    _store(factors, matrix)
+    return np.asarray(tau)
+
+
+@on_one_process
+def pxorgqr(a: Distributed, tau: NDArray[Any], columns: int, reflectors: int) -> None:
+    """?orgqr or ?ungqr."""
+    matrix = _local(a)[:, :columns]
+    if not matrix.size:
+        return
+    if not reflectors:
+        matrix[...] = np.eye(*matrix.shape, dtype=matrix.dtype)
+        return
+    query = _call("orgqr", matrix, matrix, tau[:reflectors], lwork=-1)[1]
+    result, _, _ = _call("orgqr", matrix, matrix, tau[:reflectors], lwork=int(query[0].real) + 1, overwrite_a=1)
+    _store(result, matrix)
+
+
+@on_one_process
+def pxgesvd(a: Distributed, vectors: bool = True) -> SingularTriplets:
+    """?gesdd."""
+    matrix = _local(a)
+    few = min(matrix.shape)
+    if not few:
+        real = np.zeros(0, matrix.dtype).real
+        left, right = np.zeros((matrix.shape[0], 0), matrix.dtype), np.zeros((0, matrix.shape[1]), matrix.dtype)
+        return SingularTriplets(left, real, right) if vectors else SingularTriplets(None, real, None)
+    options = {"compute_uv": int(vectors), "full_matrices": 0}
+    work = _work_size("gesdd", matrix, *matrix.shape, **options)
+    left, values, right, info = _call("gesdd", matrix, matrix, lwork=work, overwrite_a=1, **options)
+    if info:
+        raise ConvergenceError(f"{_name('gesdd', matrix)}: singular values did not converge (INFO = {info})")
+    return SingularTriplets(left, values, right) if vectors else SingularTriplets(None, values, None)
+
+
+@on_one_process
+def pxgels(a: Distributed, b: Distributed) -> None:
+    """?gels. A matrix that is not of full rank has a zero on the diagonal of its factor, which the caller finds."""
+    matrix, sides = _local(a), _local(b)
+    if not matrix.size or not sides.size:
+        sides[...] = 0
+        return
+    work = _work_size("gels", matrix, *matrix.shape, sides.shape[1])
+    factors, solution, _ = _call("gels", matrix, matrix, sides, lwork=work, overwrite_a=1, overwrite_b=1)
+    _store(factors, matrix)
+    _store(solution, sides)
+
+
+def _eigenpairs(a: Distributed, uplo: str, vectors: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    matrix = _local(a)
+    if not matrix.size:
+        return np.zeros(0, matrix.dtype).real, matrix
+    sizes = _call("syevd_lwork", matrix, matrix.shape[0], compute_v=int(vectors), lower=uplo == "L")[:-1]
+    lengths = dict(zip(("lwork", "liwork", "lrwork"), (int(np.real(size)) for size in sizes), strict=False))
+    options = {"compute_v": int(vectors), "lower": uplo == "L", "overwrite_a": 1}
+    values, found, info = _call("syevd", matrix, matrix, **options, **lengths)
+    if info:
+        raise ConvergenceError(f"{_name('syevd', matrix)}: an eigenvalue did not converge (INFO = {info})")
+    return values, found
+
+
+@on_one_process
+def pxsyev(a: Distributed, uplo: str = "L") -> NDArray[Any]:
+    """?syevd or ?heevd for values alone."""
+    return _eigenpairs(a, uplo, False)[0]
+
+
+@on_one_process
+def pxsyevd(a: Distributed, uplo: str = "L") -> Eigenpairs:
+    """?syevd or ?heevd."""
+    return Eigenpairs(*_eigenpairs(a, uplo, True))
+
+
+@on_one_process
+def pxsygst(a: Distributed, b: Distributed, uplo: str = "L", *, problem: int = 1) -> float:
+    """?sygst or ?hegst."""
+    matrix, factor = _local(a), _local(b)
+    if matrix.size:
+        result, _ = _call("sygst", matrix, matrix, factor, itype=problem, lower=uplo == "L", overwrite_a=1)
+        _store(result, matrix)
+    return 1.0

@@ -1,0 +1,175 @@
+"""How fast routines are on one process by LAPACK, and on a grid by ScaLAPACK: two numbers each, by a trial at first use.
+
+A routine of order n takes f(n) / `lapack` seconds on one process, with the threads that it has there, and
+f(n) / (P `scalapack`) + n `latency` on a grid of P: columns and panels are broadcast one after another. f(n) is the leading
+term of the operations in LAPACK's users' guide; other routines of the family have another factor on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..comm.group import Group, first_known
+from ..comm.guard import Guard
+from ..comm.mpi import MPI
+from ..distributed_array import DistributedArray
+from ..errors import RedistributionError
+from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid
+from . import solver_rules
+
+VARIABLE = "PYSCALAPACK_REDIST_RATES"  # a file of rates, in place of trials
+SMALLER, LARGER = 256, 512  # orders of a trial
+TIMES = 2  # each is done; the least counts
+FAMILIES = {
+    "lu": ("solve", "lu_factor", "lu_solve", "inv", "det", "slogdet"),
+    "cholesky": ("cholesky", "cho_factor", "cho_solve"),
+    "qr": ("qr", "lstsq"),
+    "eigh": ("eigh", "eigvalsh"),
+    "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),
+    "matmul": ("matmul",),
+}
+FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
+
+
+class Rates(NamedTuple):
+    """The rates of a family of routines on a communicator.
+
+    Attributes
+    ----------
+    lapack : float
+        Operations per second on one process.
+    scalapack : float
+        Operations per second on each process of a grid; 0 if there is no ScaLAPACK.
+    latency : float
+        Seconds for each column, on a grid.
+    """
+
+    lapack: float
+    scalapack: float
+    latency: float
+
+    def seconds(self, shape: tuple[int, int], processes: int) -> float:
+        """The predicted time."""
+        work = operations(shape)
+        if processes == 1:
+            return work / self.lapack
+        if not self.scalapack:
+            return math.inf
+        return work / (processes * self.scalapack) + min(shape) * self.latency
+
+
+def operations(shape: tuple[int, int]) -> float:
+    """The leading term of the operations, without a factor."""
+    return float(max(shape)) * min(shape) ** 2
+
+
+def shape_of_work(name: str, operands: Sequence[tuple[int, ...]]) -> tuple[int, int]:
+    """The shape whose `operations` are those of a routine: that of the first operand, or of a square for a product."""
+    (m, n), *others = operands
+    if name != "matmul":
+        return m, n
+    order = round((m * n * (*others[0], 1)[1]) ** (1 / 3))
+    return order, order
+
+
+def fitted(one: float, smaller: float, larger: float, processes: int) -> Rates:
+    """The rates by which the orders of a trial take these times: on one process the larger one, on the grid both."""
+    small, large = operations((SMALLER, SMALLER)), operations((LARGER, LARGER))
+    # smaller = small x + SMALLER y, larger = large x + LARGER y
+    x = (larger - 2 * smaller) / (large - 2 * small)
+    x = max(x, larger / large / 4)  # noise: at least a quarter of the time is work
+    y = max(0.0, (larger - large * x) / LARGER)
+    return Rates(large / one, 1 / (x * processes), y)
+
+
+def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[..., Any]) -> Rates:
+    """The rates of a family by a trial. Collective over the communicator.
+
+    Parameters
+    ----------
+    group : Group
+        All ranks of the communicator.
+    comm : MPI.Intracomm
+        The operands' communicator.
+    family : str
+        Key of `FAMILIES`.
+    routine : callable
+        The routine of that name: called with its operands, `layout` and `check`.
+    """
+
+    def seconds(order: int, layout: Descriptor, on: Descriptor) -> float:
+        best = math.inf
+        for _ in range(TIMES):
+            operands = trial_operands(family, on)
+            group.combine()
+            start = time.perf_counter()
+            routine(*operands, layout=layout, check=False)
+            best = min(best, group.combine(time.perf_counter() - start, max))
+        return best
+
+    block, sides, order = solver_rules.prefer("scalapack", family_name(family), (LARGER, LARGER), comm.Get_size())
+    grid = ProcessGrid(sides, comm, order=order)
+    small, large = (Descriptor((n, n), block, grid) for n in (SMALLER, LARGER))
+    alone = Descriptor((LARGER, LARGER), block, ProcessGrid((1, 1), comm))
+    return fitted(
+        seconds(LARGER, alone, large), seconds(SMALLER, small, small), seconds(LARGER, large, large), grid.size
+    )
+
+
+def family_name(family: str) -> str:
+    """The routine that is tried."""
+    return FAMILIES[family][0]
+
+
+def trial_operands(family: str, desc: Descriptor) -> list[DistributedArray]:
+    """Operands for a trial: a random matrix, for which the diagonal is large."""
+    rng = np.random.default_rng(desc.grid.comm.Get_rank() if desc.grid.comm is not None else 0)
+
+    def whole(rows: Any, columns: Any) -> Any:
+        return rng.standard_normal(np.broadcast(rows, columns).shape) + desc.shape[0] * (rows == columns)
+
+    matrix = DistributedArray._from_result(desc, desc.from_function(whole, np.float64), np.dtype(np.float64))
+    return [matrix, matrix] if family in ("lu", "matmul") else [matrix]
+
+
+def read(group: Group) -> dict[str, Rates]:
+    """The rates in the file that the environment names on the first rank; none without it. Collective over the group.
+
+    Raises
+    ------
+    RedistributionError
+        The file cannot be read; CollectiveError on the other ranks.
+    """
+    guard = Guard()
+    rates = guard.attempt(lambda: _read(os.environ.get(VARIABLE))) if group.rank == 0 else None
+    found: dict[str, Rates] = group.combine(rates, first_known, guard.error)
+    return found
+
+
+def _read(path: str | None) -> dict[str, Rates]:
+    if not path:
+        return {}
+    try:
+        table: Mapping[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        rates = {family: Rates(*map(float, numbers)) for family, numbers in table.items()}
+        if not rates.keys() <= FAMILIES.keys():
+            raise ValueError(f"families must be some of {', '.join(FAMILIES)}")
+        for family, numbers in rates.items():
+            if not (numbers.lapack > 0 and numbers.scalapack >= 0 <= numbers.latency):
+                raise ValueError(f"{family}: {list(numbers)} must not be negative, and the first one positive")
+    except (OSError, ValueError, TypeError, AttributeError) as caught:
+        raise RedistributionError(
+            f"{VARIABLE}={path!r} must name a JSON file with three numbers for each family of routines, operations per second "
+            f'on one process and on each process of a grid and seconds for a column, such as {{"eigh": [5e9, 2e9, 3e-5]}}: '
+            f"{type(caught).__name__}: {caught}"
+        ) from caught
+    return rates

@@ -1,0 +1,195 @@
+"""Routines of linalg on one process by LAPACK: which process, with how many threads and rounds, and what happens to errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import scipy.linalg.lapack  # noqa: F401 - its BLAS is there from the beginning
+from linalg_cases import LAST, RANK, ROWS, SIZE, SQUARE, WORLD, put, random, slabs, whole_of
+from mpi4py import MPI
+from threadpoolctl import threadpool_info
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import linalg
+from pyscalapack_redist.comm import groups
+from pyscalapack_redist.comm.groups import group_of
+from pyscalapack_redist.linalg import choice, cores, problem, rates, systems
+
+N = 40
+MATRIX = random((N, N), "d")
+SPD = MATRIX @ MATRIX.T + N * np.eye(N)
+SIDES = random((N, 3), "d")
+Call = Callable[[Any, Any], Any]
+CALLS: dict[str, Call] = {
+    "solve": lambda a, b: linalg.solve(a, b),
+    "cholesky": lambda a, b: linalg.cholesky(a),
+    "qr": lambda a, b: linalg.qr(a),
+    "eigh": lambda a, b: linalg.eigh(a),
+    "svd": lambda a, b: linalg.svd(a),
+    "lstsq": lambda a, b: linalg.lstsq(a, b),
+}
+# The vote, the transfers of operands and of results with their votes, and the answer of the process
+TICKETS = {"solve": 5, "cholesky": 4, "qr": 5, "eigh": 4, "svd": 5, "lstsq": 5}
+MOST_CALLS = 2000  # of functions of `linalg` and `layout` in a call, on the process that computes
+
+
+def tickets() -> int:
+    """Those that the groups of this communicator have drawn."""
+    return sum(group.tickets.drawn for group in groups._groups_of(WORLD).values())
+
+
+def rounds_and_python_calls() -> None:
+    """A call that is like an earlier one takes few rounds: its plans are kept."""
+    a, b = put(SPD, slabs((N, N))), put(SIDES, slabs((N, 3)))
+    for name, call in CALLS.items():
+        for _ in range(2):
+            call(a, b)
+        before = tickets()
+        call(a, b)
+        drawn = tickets() - before
+        assert drawn == (TICKETS[name] if SIZE > 1 else 2), f"{name}: {drawn} tickets"
+        counts: Counter[str] = Counter()
+
+        def count(frame: FrameType, event: str, _: object, counts: Counter[str] = counts) -> None:
+            folder = os.path.basename(os.path.dirname(frame.f_code.co_filename))
+            if event == "call" and folder in ("linalg", "layout"):
+                counts[frame.f_code.co_filename] += 1
+
+        sys.setprofile(count)
+        try:
+            call(a, b)
+        finally:
+            sys.setprofile(None)
+        assert counts.total() < MOST_CALLS, f"{name}: {counts}"
+
+
+def which_process() -> None:
+    """That of the operand, if one has all of it; else the first one of its grid."""
+    computed: list[int] = []
+    original = systems.pxgetrf
+
+    def noted(*arguments: Any) -> Any:
+        computed.append(RANK)
+        return original(*arguments)
+
+    last_two = psr.ProcessGrid((SIZE - SIZE // 2, 1), WORLD, ranks=[[rank] for rank in range(SIZE // 2, SIZE)])
+    layouts = {
+        psr.Descriptor((N, N), 7, LAST): SIZE - 1,
+        psr.Descriptor((N, N), None, last_two): SIZE // 2,
+        psr.Descriptor((N, N), 5, SQUARE, axes=(1, None)): 0,
+        psr.Descriptor((N + 3, N + 2), 3, SQUARE)[1 : N + 1, 2 : N + 2]: 0,
+    }
+    for desc, rank in layouts.items():
+        a, b = put(MATRIX, desc), put(SIDES, slabs((N, 3)))
+        with mock.patch.object(systems, "pxgetrf", noted):
+            x = linalg.solve(a, b)
+        assert np.allclose(whole_of(x), np.linalg.solve(MATRIX, SIDES))
+        assert WORLD.allreduce(computed, MPI.SUM) == [rank], desc
+        computed.clear()
+        with psr.timings() as phases:
+            linalg.solve(a, b, layout=psr.Descriptor((N, N), 4, SQUARE))
+        assert SIZE == 1 or "lapack" not in [phase.name for phase in phases]
+
+
+def threads() -> None:
+    """The process has the cores of all ranks of its node and a thread for each, and both are as before afterwards."""
+    before = threadpool_info(), os.sched_getaffinity(0)
+    everyone = frozenset().union(*WORLD.allgather(os.sched_getaffinity(0)))
+    inside: list[tuple[set[int], set[int]]] = []
+    original = systems.pxpotrf
+
+    def looking(*arguments: Any) -> Any:
+        blas = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas" and "scipy" in pool["filepath"]}
+        inside.append((blas, os.sched_getaffinity(0)))
+        return original(*arguments)
+
+    n = problem.LONG
+    large = put(np.eye(n), slabs((n, n)))
+    with mock.patch.object(systems, "pxpotrf", looking):
+        linalg.cholesky(large)
+    seen = [each for some in WORLD.allgather(inside) for each in some]
+    assert [set(affinity) for _, affinity in seen] == [set(everyone)]
+    assert all(blas in ({len(everyone)}, set()) for blas, _ in seen), seen
+    assert (threadpool_info(), os.sched_getaffinity(0)) == before
+    with pytest.raises(ZeroDivisionError), cores.lent(everyone):
+        raise ZeroDivisionError
+    assert (threadpool_info(), os.sched_getaffinity(0)) == before
+
+
+def errors() -> None:
+    """An error of the process alone is one on all ranks, and so is one of LAPACK."""
+    a, b = put(MATRIX, slabs((N, N))), put(SIDES, slabs((N, 3)))
+    with pytest.raises(np.linalg.LinAlgError, match=r"dgetrf: .*singular"):
+        linalg.solve(put(np.zeros((N, N)), slabs((N, N))), b)
+    for error in (MemoryError("no memory"), KeyboardInterrupt("pressed"), SystemExit(3)):
+
+        def failing(*_: Any, error: BaseException = error) -> Any:
+            raise error
+
+        with (
+            mock.patch.object(systems, "pxgetrf", failing),
+            pytest.raises(type(error) if RANK == 0 else psr.CollectiveError) as caught,
+        ):
+            linalg.solve(a, b)
+        assert RANK == 0 or f"rank 0 could not take part: {type(error).__name__}" in str(caught.value)
+        assert np.allclose(whole_of(linalg.solve(a, b)), np.linalg.solve(MATRIX, SIDES))
+
+
+def room() -> None:
+    """What does not fit into a quarter of the least free memory is computed on the grid."""
+    n = 300
+    matrix = 2 * np.eye(n) + np.eye(n, k=1) / 2 + np.eye(n, k=-1) / 2
+    a = put(matrix, slabs((n, n)))
+    free = 0 if RANK == SIZE - 1 else 2**40
+    with (
+        mock.patch.object(problem, "NEGLIGIBLE", 0),
+        mock.patch.object(problem, "free_memory", return_value=free),
+        psr.timings() as phases,
+    ):
+        factor = linalg.cholesky(a)
+    assert np.allclose(whole_of(factor), np.linalg.cholesky(matrix))
+    names = {phase.name for phase in phases} & {"lapack", "pdpotrf"}
+    assert set().union(*WORLD.allgather(names)) == ({"pdpotrf"} if SIZE > 1 else {"lapack"})
+
+
+def trials() -> None:
+    """Beyond a small size rates are measured once for a communicator, and are equal on all ranks."""
+    comm = WORLD.Dup()
+    grid = psr.ProcessGrid((SIZE, 1), comm)
+    with mock.patch.multiple(rates, SMALLER=24, LARGER=48), mock.patch.object(choice, "SURE", 0):
+        for routine in (linalg.cholesky, linalg.qr, linalg.cholesky):
+            desc = psr.Descriptor((N, N), None, grid)
+            with psr.timings() as phases:
+                routine(psr.DistributedArray(desc, desc.from_function(lambda i, j: SPD[i, j])))
+            names = [phase.name for phase in phases]
+            assert (SIZE > 1) >= ("trial" in names)
+    from pyscalapack_redist.linalg.cache import cache_of
+
+    known = cache_of(group_of(comm))._rates or {}
+    assert all(each == known for each in comm.allgather(known))
+    assert set(known) == ({"cholesky", "qr"} if SIZE > 1 else set(known))
+    comm.Free()
+
+
+def main() -> None:
+    rounds_and_python_calls()
+    which_process()
+    threads()
+    errors()
+    room()
+    trials()
+    assert ROWS.size == SIZE
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()
