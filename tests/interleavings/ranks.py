@@ -439,6 +439,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (waiting, "FAILURE_SECONDS", 4 * TICK),
     (waiting, "time", _Clock),
     (groups, "_never_freed", _Kept()),
+    (groups, "_forked", None),  # the explorer forks, and its ranks use no MPI
     (waiting, "_report", lambda *what: None),
     (uses, "Call", _call),
     (uses, "allocate", _allocate_or_fail),

@@ -32,7 +32,7 @@ from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.guard import Guard
 from pyscalapack_redist.engine import make, use
 from pyscalapack_redist.engine.redistribution import Redistribution
-from pyscalapack_redist.files.slabs import MPIFile
+from pyscalapack_redist.files.binary_file import BinaryFile
 from pyscalapack_redist.linalg import problem, systems
 
 WORLD = MPI.COMM_WORLD
@@ -281,7 +281,7 @@ def inside() -> None:
     path = str(Path(folder, "x.npy"))
     psr.save(A, numbers(A), path)
     diagonal = psr.DistributedArray(A, A.from_function(lambda i, j: 1.0 * (i == j)))
-    count = iter(range(1000))
+    count, work = iter(range(1000)), psr.Descriptor(SHAPE, 4, A.grid)
 
     def new_plan() -> object:
         k = next(count)
@@ -299,12 +299,12 @@ def inside() -> None:
     forced = os.environ.get("PYSCALAPACK_REDIST_NODES", "").split(",")
     shares_a_node = len(set(forced[: BAD + 1])) == 1
     places: list[tuple[Any, str, Callable[[], object]]] = [
-        (MPIFile, "read_part", lambda: psr.load(A, path)),
-        (MPIFile, "write_part", lambda: psr.save(A, numbers(A), path)),
-        (problem, "magnitude", lambda: psr.linalg.solve(diagonal, array())),
-        (problem, "times_power", lambda: psr.linalg.solve(diagonal, array())),
-        (systems, "pxgetrf", lambda: psr.linalg.solve(diagonal, array())),
-        (systems, "pxgetrs", lambda: psr.linalg.solve(diagonal, array())),
+        (BinaryFile, "read_part", lambda: psr.load(A, path)),
+        (BinaryFile, "write_part", lambda: psr.save(A, numbers(A), path)),
+        (problem, "magnitude", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
+        (problem, "times_power", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
+        (systems, "pxgetrf", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
+        (systems, "pxgetrs", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
         (make, "build", new_plan),
         (nodes, "_identify", new_group),
         (nodes, "_marked_file" if BAD == 0 else "_map_file", new_group),
