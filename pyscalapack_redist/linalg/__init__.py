@@ -19,7 +19,8 @@ An error is raised on all ranks. Any routine may raise
 """
 
 from .conditioning import cond, matrix_rank, pinv
-from .decompositions import EighResult, QRResult, SVDResult, eigh, eigvalsh, qr, svd
+from .decompositions import QRResult, SVDResult, qr, svd
+from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve

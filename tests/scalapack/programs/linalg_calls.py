@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgWarning
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
-from pyscalapack_redist.linalg import decompositions, solver_rules, systems
+from pyscalapack_redist.linalg import eigenproblems, solver_rules, systems
 from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10
@@ -201,7 +201,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ConvergenceError("pdsyevd: eigenvalue 1 (counted from 1) did not converge")
         return eigenpairs(*arguments)
 
-    monkeypatch.setattr(decompositions, "pxsyevd", not_converged)
+    monkeypatch.setattr(eigenproblems, "pxsyevd", not_converged)
     wrong = 1
     symmetric = put(MATRIX + MATRIX.T, FITS)
     with warnings.catch_warnings(record=True, action="always") as warned:

@@ -23,7 +23,15 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.linalg import check, conditioning, decompositions, least_squares, products, systems
+from pyscalapack_redist.linalg import (
+    check,
+    conditioning,
+    decompositions,
+    eigenproblems,
+    least_squares,
+    products,
+    systems,
+)
 
 Matrix = NDArray[Any]
 FAULTS = ("element", "columns", "sign", "nan", "block")
@@ -37,11 +45,11 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
     "lu_solve": (lambda a, b, p: linalg.lu_solve(linalg.lu_factor(a, check=False), b, 2), systems, "pxgetrs", 2, "n n"),
     "cholesky": (lambda a, b, p: linalg.cholesky(p, True), systems, "pxpotrf", 0, "n n"),
     "cho_solve": (lambda a, b, p: linalg.cho_solve(linalg.cho_factor(p, check=False), b), systems, "pxpotrs", 1, "n n"),
-    "eigh": (lambda a, b, p: linalg.eigh(a), decompositions, "pxsyevd", "vectors", "hermitian"),
-    "eigh, values": (lambda a, b, p: linalg.eigh(a), decompositions, "pxsyevd", "values", "hermitian"),
-    "eigh, type 1": (lambda a, b, p: linalg.eigh(a, p), decompositions, "_transform_back", 0, "hermitian"),
-    "eigh, type 2": (lambda a, b, p: linalg.eigh(a, p, type=2), decompositions, "_transform_back", 0, "hermitian"),
-    "eigh, type 3": (lambda a, b, p: linalg.eigh(a, p, type=3), decompositions, "_transform_back", 0, "hermitian"),
+    "eigh": (lambda a, b, p: linalg.eigh(a), eigenproblems, "pxsyevd", "vectors", "hermitian"),
+    "eigh, values": (lambda a, b, p: linalg.eigh(a), eigenproblems, "pxsyevd", "values", "hermitian"),
+    "eigh, type 1": (lambda a, b, p: linalg.eigh(a, p), eigenproblems, "_transform_back", 0, "hermitian"),
+    "eigh, type 2": (lambda a, b, p: linalg.eigh(a, p, type=2), eigenproblems, "_transform_back", 0, "hermitian"),
+    "eigh, type 3": (lambda a, b, p: linalg.eigh(a, p, type=3), eigenproblems, "_transform_back", 0, "hermitian"),
     "svd, U": (lambda a, b, p: linalg.svd(a), decompositions, "pxgesvd", "left", "m n"),
     "svd, s": (lambda a, b, p: linalg.svd(a), decompositions, "pxgesvd", "values", "m n"),
     "svd, Vh": (lambda a, b, p: linalg.svd(a, False), decompositions, "pxgesvd", "right", "m n"),

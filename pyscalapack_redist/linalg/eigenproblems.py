@@ -1,0 +1,397 @@
+"""Eigenvalues and eigenvectors of symmetric and Hermitian matrices, and of pairs of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Unpack, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..distributed_array import DistributedArray
+from ..errors import ArrayError
+from ..layout.axis import whole_number
+from ..layout.letters import TRIANGLES, letter_of
+from .check import Check, Claim, Sums
+from .decompositions import SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
+from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
+from .matrix_parts import hermitian_part
+from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
+from .systems import check_square_matrix, require_cholesky
+from .working_layouts import routine, shaped_like
+
+TRACE, PAIR = 8.0, 16.0  # as in `systems`; the last is for pairs of matrices
+
+
+
+class EighResult(NamedTuple):
+    """Result of `eigh`.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray
+        Ascending, on every rank.
+    eigenvectors : DistributedArray
+        Column k belongs to value k.
+    """
+
+    eigenvalues: NDArray[np.floating[Any]]
+    eigenvectors: DistributedArray
+
+
+class EighOptions(RoutineOptions, total=False):
+    """Keyword arguments of `eigh`, for its overloads."""
+
+    lower: bool
+    subset_by_index: tuple[int, int] | None
+    type: int
+    overwrite_b: bool
+    like: LayoutOption
+
+
+@overload
+def eigh(
+    a: DistributedArray,
+    b: DistributedArray | None = ...,
+    *,
+    eigvals_only: Literal[False] = ...,
+    **options: Unpack[EighOptions],
+) -> EighResult: ...
+
+
+@overload
+def eigh(
+    a: DistributedArray,
+    b: DistributedArray | None = ...,
+    *,
+    eigvals_only: Literal[True],
+    **options: Unpack[EighOptions],
+) -> NDArray[np.floating[Any]]: ...
+
+
+@routine
+def eigh(
+    a: DistributedArray,
+    b: DistributedArray | None = None,
+    *,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+    type: int = 1,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
+) -> Any:
+    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, as `scipy.linalg.eigh`. Collective, as `solve`.
+
+    With `b` the problem is a generalized one: B is factored by p?potrf, p?sygst or p?hegst makes the problem a standard
+    one, and p?trsm or p?trmm brings the vectors back.
+
+    Parameters
+    ----------
+    a, overwrite_a, overwrite_b, check_finite, check, layout, like
+        As for all routines of `linalg`; `like` is of the eigenvectors, by default the grid of `a`, and its blocks if each
+        process then has a part. Values without vectors are checked by their sum, the sum of their squares, their order and
+        their being finite, which is weaker.
+    b : DistributedArray, optional
+        A symmetric or Hermitian, positive definite matrix of the shape of `a`.
+    lower : bool
+        Which triangle of both is read.
+    eigvals_only : bool
+        Whether only the eigenvalues are returned, which p?syev or p?heev computes; the vectors are p?syevd's or p?heevd's.
+    subset_by_index : (int, int), optional
+        First and last of the eigenvalues that are returned, ascending and counted from 0. All are computed, so that it
+        saves no time: p?syevr, which computes a part, returns wrong vectors, or does not return.
+    type : {1, 2, 3}
+        With `b`: A x = w B x, A B x = w x, or B A x = w x.
+
+    Returns
+    -------
+    EighResult, or ndarray with `eigvals_only`
+        `eigenvalues` on every rank, and `eigenvectors`: orthonormal; with `b`, X^H B X is the identity for the types 1
+        and 2, and X^H inv(B) X for 3.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge, or `b` is not positive definite.
+    ValueError
+        `type` or `subset_by_index` is not as above.
+    """
+
+    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> ShapeAndLayout:
+        check_square_matrix(a)
+        if b is not None and b.shape != a.shape:
+            raise ArrayError(f"b has shape {b.shape}: it must have {a.shape}, that of a")
+        if type not in (1, 2, 3):
+            raise ValueError(f"type = {type!r} must be 1, 2 or 3")
+        first, last = _read_subset(subset_by_index, a.shape[0])
+        return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
+
+    operands = {"a": a} if b is None else {"a": a, "b": b}
+    problem = Problem(operands, check_arguments, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
+    type = int(type)
+    first, last = _read_subset(subset_by_index, a.shape[0])
+    triangle = "L" if lower else "U"
+    exponent = problem.exponent("a") if b is None else 0
+    if b is None and eigvals_only:
+        return eigenvalues(problem, triangle)[first:last]
+
+    def work() -> tuple[NDArray[Any], DistributedArray]:
+        verify = Check(problem, scaled=b is None)
+        y = verify.vectors(a.shape[0])
+        verify.add_operand("a", right=y, exponent=exponent)
+        if b is not None:
+            verify.add_operand("b", right=y)
+        before = {} if b is None else verify.sums()
+        matrix = problem.move("a", exponent=exponent)
+        factor = None if b is None else problem.move("b")
+        scale = 1.0
+        if factor is not None:
+            scale = _reduce(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
+        if eigvals_only:
+            return scale * _solve_for_values(verify, matrix, triangle, before), matrix
+        vectors = matrix
+
+        def solved() -> NDArray[Any] | None:
+            nonlocal vectors
+            pairs = pxsyevd(matrix, triangle)
+            vectors = DistributedArray._from_result(matrix.desc, pairs.vectors, problem.dtype)
+            if factor is not None:
+                _transform_back(vectors, factor, triangle, type)
+            return pairs.values
+
+        values, sums = verify.run(solved)
+        values, before = scale * values, before | sums
+        if factor is None:
+            _require_pairs(verify, values, vectors, before.get("a"), y)
+        else:
+            _require_generalized(verify, values, vectors, before, y, type)
+        return values, vectors
+
+    routine_name = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
+    values, vectors = problem.attempt(work, routine_name)
+    values = scale_by_power(values[first:last], exponent)
+    if eigvals_only:
+        return values
+    if (first, last) != (0, a.shape[0]):
+        vectors = vectors[:, first:last]
+    return EighResult(values, problem.to_result(vectors))
+
+
+@routine
+def eigvalsh(
+    a: DistributedArray,
+    UPLO: str = "L",
+    *,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> NDArray[np.floating[Any]]:
+    """Eigenvalues of a symmetric or Hermitian matrix, as `numpy.linalg.eigvalsh`. Collective, as `solve`.
+
+    Computed and checked as by `eigh` with `eigvals_only`.
+
+    Parameters
+    ----------
+    a, overwrite_a, check_finite, check, layout
+        As for all routines of `linalg`.
+    UPLO : {"L", "U"}
+        Which triangle is read.
+
+    Returns
+    -------
+    ndarray
+        Ascending, on every rank.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge.
+    ValueError
+        `UPLO` is no such letter.
+    """
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        letter_of("UPLO", UPLO, TRIANGLES)
+        return check_square_matrix(a)
+
+    problem = Problem({"a": a}, check_arguments, parts=lambda: {"a": hermitian_part(UPLO.upper() == "L")})
+    return eigenvalues(problem, UPLO.upper())
+
+
+def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
+    """Eigenvalues of the operand a, without vectors. Collective."""
+    exponent = problem.exponent("a")
+
+    def work() -> NDArray[Any]:
+        verify = Check(problem, scaled=True)
+        verify.add_operand("a", exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
+        return _solve_for_values(verify, matrix, triangle, {})
+
+    routine_name = "heev" if problem.dtype.kind == "c" else "syev"
+    return scale_by_power(problem.attempt(work, routine_name), exponent)
+
+
+def _solve_for_values(check: Check, matrix: DistributedArray, triangle: str, before: dict[str, Sums]) -> NDArray[Any]:
+    """All eigenvalues; the matrix is overwritten. Its sums are in `before` or have been added, as "a". Collective."""
+    values: NDArray[Any]
+    values, sums = check.run(lambda: pxsyev(matrix, triangle))
+    _require_values(check, values, (before | sums).get("a"))
+    return values
+
+
+def _require_pairs(
+    check: Check, values: NDArray[Any], vectors: DistributedArray, a: Sums | None, y: NDArray[Any]
+) -> None:
+    """Require V (w * (V^H y)) = A y, and that V is orthogonal. Collective."""
+    if a is None:
+        return
+    check.add("v", vectors, left=y, right=y)
+    first = check.sums()["v"]
+    check.add("v", vectors, right=values[:, None] * first.left, left=first.right)
+    check.require(
+        lambda sums: [
+            product_claim(check, "V (w * (V^H y)) = A y", sums["v"].right, a, vectors.shape),
+            orthogonal_claim(check, "V^H (V y) = y", sums["v"].left, y),
+            order_claim("the eigenvalues ascend", values),
+        ]
+    )
+
+
+def _require_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
+    """Require that the sum of w is the trace of A, and that of w² the square of its Frobenius norm. Collective."""
+    if a is None:
+        return
+    w, size = values.astype(check.real), values.size
+    total, square = w.sum(), (w**2).sum()
+    check.require(
+        lambda _: [
+            Claim("the sum of w is trace A", np.abs(total - a.trace), check.bound(size, TRACE) * size**0.5 * a.norm),
+            Claim("the sum of w² is norm(A)²", np.abs(square - a.norm**2), check.bound(size, SQUARES) * a.norm**2),
+            order_claim("the eigenvalues ascend", values),
+        ]
+    )
+
+
+def _require_generalized(
+    check: Check,
+    values: NDArray[Any],
+    vectors: DistributedArray,
+    before: dict[str, Sums],
+    y: NDArray[Any],
+    type: int,
+) -> None:
+    """Require V^H (A y) = w * (V^H (B y)) and V (V^H (B y)) = y, or the equations of the other types. Collective."""
+    if not check.active:
+        return
+    z_a, z_b, w, count = before["a"].product, before["b"].product, values[:, None], y.shape[1]
+    check.add("v", vectors, left=y if type == 3 else np.hstack([z_a if type == 1 else y, z_b]))
+    first = check.sums()["v"].product
+    products, other = first[:, :count], first[:, count:]
+    if type == 1:
+        check.add("v", vectors, right=other)
+    else:
+        check.add("v", vectors, right=np.hstack([w * products, other] if type == 2 else [products, w * products]))
+
+    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
+        v, a, b = sums["v"], before["a"].norm, before["b"].norm
+        product, bound = v.product, check.bound(y.shape[0], PAIR)
+        inverse = bound * v.norm**2 * b * float(y.shape[0]) ** 0.5
+        if type == 1:
+            pairs = bound * v.norm * (a + np.abs(values).max(initial=0) * b) * v.norm * b**0.5
+            equations = [
+                Claim.equal("V^H (A y) = w * (V^H (B y))", products, w * other, pairs),
+                Claim.equal("V (V^H (B y)) = y", product, y, inverse),
+            ]
+        elif type == 2:
+            equations = [
+                Claim.equal("V (w * (V^H y)) = A y", product[:, :count], z_a, bound * v.norm**2 * b * a),
+                Claim.equal("V (V^H (B y)) = y", product[:, count:], y, inverse),
+            ]
+        else:
+            bab, scale = before["bab"].product, bound * v.norm**2
+            equations = [
+                Claim.equal("V (V^H y) = B y", product[:, :count], z_b, scale),
+                Claim.equal("V (w * (V^H y)) = B (A (B y))", product[:, count:], bab, scale * a * b),
+            ]
+        return [*equations, order_claim("the eigenvalues ascend", values)]
+
+    check.require(make_claims)
+
+
+def _read_subset(subset: Any, n: int) -> tuple[int, int]:
+    """The range of eigenvalues to return: the first, and the end."""
+    if subset is None:
+        return 0, n
+    try:
+        first, last = (whole_number("subset_by_index", index, 0) for index in subset)
+    except (TypeError, ValueError) as caught:
+        raise ValueError(f"subset_by_index = {subset!r} must be two integers, the first and the last index") from caught
+    if not first <= last < n:
+        raise ValueError(f"subset_by_index = {subset!r} must be (first, last) with 0 <= first <= last < {n}")
+    return first, last + 1
+
+
+def _reduce(
+    problem: Problem,
+    check: Check,
+    matrix: DistributedArray,
+    factor: DistributedArray,
+    uplo: str,
+    type: int,
+    eigvals_only: bool,
+    before: dict[str, Sums],
+    y: NDArray[Any],
+) -> float:
+    """Reduce a generalized problem to a standard one; returns the factor of its eigenvalues. Collective.
+
+    Sums for later checks go into `before`. If there are no vectors to check, the factor F of B and the matrix C of the
+    standard problem are checked here: F (C (F^H y)) = A y for type 1, C y = F^H (A (F y)) for the others.
+    """
+    lower = uplo == "L"
+    if check.active and type == 3 and not eigvals_only:
+        check.add_operand("a", right=before["b"].product, name="ab")
+        check.add_operand("b", right=check.sums()["ab"].product, name="bab")
+        before |= check.sums()
+
+    def factored() -> None:
+        try:
+            pxpotrf(factor, uplo)
+        except np.linalg.LinAlgError as caught:
+            raise np.linalg.LinAlgError(f"b: {caught}") from caught
+
+    problem.run(factored)
+    if not eigvals_only or not check.active:
+        scale: float = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
+        return scale
+    require_cholesky(check, factor, lower, before["b"], y)
+    check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
+    x = check.sums()["x"]
+    if type != 1:
+        check.add_operand("a", right=x.product)
+        check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
+        expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
+    scale = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
+    check.add("a", matrix, right=x.product, part=f"H{uplo}")
+    reduced = check.sums()["a"]
+    bound = check.bound(y.shape[0], PAIR) * x.norm**2
+    if type == 1:
+        check.add_factor("last", factor, lower, reduced.product)
+        right, scale_of_c = before["a"].product, bound * reduced.norm
+        check.require(lambda sums: [Claim.equal("F (C (F^H y)) = A y", sums["last"].product, right, scale_of_c)])
+    else:
+        claim = Claim.equal("C y = F^H (A (F y))", reduced.product, expected, bound * before["a"].norm)
+        check.require(lambda _: [claim])
+    before["a"] = reduced
+    return scale
+
+
+def _transform_back(vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int) -> None:
+    """X = inv(L^H) Y or inv(U) Y for types 1 and 2, and L Y or U^H Y for type 3, as in p?sygvx."""
+    back, trans = (pxtrmm, "NC") if type == 3 else (pxtrsm, "CN")
+    back(factor, vectors, uplo, trans["LU".index(uplo)])
