@@ -32,8 +32,12 @@ ROUTINES = (
         for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels", "trsm", "trmm")
         for letter in "sdcz"
     ),
-    *(f"p{letter}{name}_" for name in ("orgqr", "syev", "syevd", "sygst") for letter in "sd"),
-    *(f"p{letter}{name}_" for name in ("ungqr", "heev", "heevd", "hegst") for letter in "cz"),
+    *(
+        f"p{letter}{name}_"
+        for name in ("orgqr", "ormtr", "stedc", "syev", "syevd", "sygst", "sytrd")
+        for letter in "sd"
+    ),
+    *(f"p{letter}{name}_" for name in ("ungqr", "unmtr", "heev", "heevd", "hegst", "hetrd") for letter in "cz"),
     "pstran_",
     "pb_topget_",
     "pb_topset_",

@@ -23,7 +23,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
 from .calls import group_of_context, inside_run_together, run_together
-from .table import TABLE, Eigenpairs, LibraryCall, SingularTriplets
+from .table import TABLE, Eigenpairs, LibraryCall, SingularTriplets, Tridiagonal
 
 R = TypeVar("R")
 Local = NDArray[Any] | None
@@ -622,4 +622,102 @@ def pxsygst(
     ------
     ValueError, DescriptorError, ArrayError
         As for `pxgetrs`; or `problem` is none of these.
+    """
+
+
+@overload
+def pxsytrd(a: Distributed, /, uplo: str = "L", *, comm: Comm = None) -> Tridiagonal: ...
+
+
+@overload
+def pxsytrd(a: Local, desc: LayoutArgument, uplo: str = "L", *, comm: Comm = None) -> Tridiagonal: ...
+
+
+@routine
+def pxsytrd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> Tridiagonal:
+    """Reduce a symmetric or Hermitian matrix to a real tridiagonal one, A = Q T Q^H, by ScaLAPACK's p?sytrd or p?hetrd.
+    Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
+    desc : Descriptor, or nine integers
+        Its layout: square, with square blocks, source 0, no sub-array.
+    uplo : {"L", "U"}
+        Triangle that is read.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    Tridiagonal
+        T, by columns; each process row has all of them. And the reflectors of Q, with the letter that `pxormtr` takes.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxormtr(
+    a: Local,
+    desc: Descriptor,
+    tau: Local,
+    b: Local,
+    desc_b: Descriptor,
+    uplo: str = "L",
+    trans: str = "N",
+    *,
+    comm: Comm = None,
+) -> None:
+    """Multiply op(Q) B with Q of `pxsytrd`, in place of B, by ScaLAPACK's p?ormtr or p?unmtr. Collective over the grid.
+
+    Parameters
+    ----------
+    a, desc, tau, uplo
+        `reflectors` that `pxsytrd` returned, in the layout of its matrix, and `tau` and `uplo`.
+    b : ndarray or None
+        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None for arrays.
+    desc_b : Descriptor, or nine integers
+        Its layout, aligned with `desc`.
+    trans : {"N", "T", "C"}
+        Multiply with Q, or with its transpose: "T" for real numbers, "C" for complex ones.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxstedc(a: Local, desc: Descriptor, diagonal: Local, off_diagonal: Local, *, comm: Comm = None) -> Local:
+    """Eigenvalues and eigenvectors of a real tridiagonal matrix, by ScaLAPACK's p?stedc (divide and conquer). Collective
+    over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array of float32 or float64, Fortran-ordered, overwritten by the vectors: column k belongs to value k.
+    desc : Descriptor, or nine integers
+        Its layout, as for `pxsyevd`.
+    diagonal, off_diagonal : ndarray or None
+        The whole tridiagonal matrix on each rank of the grid, of n and n - 1 elements; ranks outside may pass None.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    ndarray of a real dtype, or None
+        All eigenvalues, ascending, on every rank of the grid; None outside.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, DescriptorError, ArrayError
+        As for `pxsyevd`.
     """

@@ -94,6 +94,30 @@ class SingularTriplets(NamedTuple):
     right: NDArray[Any] | None
 
 
+class Tridiagonal(NamedTuple):
+    """The result of `pxsytrd`, A = Q T Q^H; all fields are None on a rank outside the grid.
+
+    Attributes
+    ----------
+    diagonal : ndarray of a real dtype, or None
+        Elements (j, j) of T, for each column j that this rank holds.
+    off_diagonal : ndarray of a real dtype, or None
+        Elements (j + 1, j) of T for `uplo` "L", and (j - 1, j) for "U"; that of a column without one means nothing.
+    tau : ndarray or None
+        Factors of the reflectors, as `pxormtr` takes them.
+    reflectors : ndarray or None
+        Local array of the reflectors of Q, in the layout of the matrix: its own, or a new one.
+    uplo : str or None
+        The triangle that they are in.
+    """
+
+    diagonal: NDArray[Any] | None
+    off_diagonal: NDArray[Any] | None
+    tau: NDArray[Any] | None
+    reflectors: NDArray[Any] | None
+    uplo: str | None
+
+
 # -- the caller
 
 
@@ -110,6 +134,8 @@ class Routine:
     checks: tuple[Callable[..., None], ...]
     # Operands that are written: no other operand may share their memory.
     written: str = "a"
+    # Letters of the dtypes that the operands may have.
+    kinds: str = FACTORED_KINDS
     # Returns why this routine cannot take the first layout, though other routines can; "" if it can.
     obstacle: Callable[[Descriptor], str] | None = None
     # The error for a positive INFO. Its text may use `info`, and `value`, the number of the eigenvalue.
@@ -170,7 +196,7 @@ class LibraryCall:
             operand(name, arguments[name], layouts[layout], written=name in written)
             for name, layout in self._layouts.items()
         ]
-        self.kind = kind_of(*self._operands, allowed="sdczi" if self._is_copy else FACTORED_KINDS)
+        self.kind = kind_of(*self._operands, allowed="sdczi" if self._is_copy else routine.kinds)
         self.dtype = DTYPE_OF_KIND[self.kind]
         self.real = DTYPE_OF_KIND[{"c": "s", "z": "d"}.get(self.kind, self.kind)]
         for first, second in itertools.combinations(self._operands, 2):
@@ -356,6 +382,18 @@ def _symmetric(call: LibraryCall) -> Any:
     return call.enter()
 
 
+def _stedc(call: LibraryCall) -> Any:
+    """Copy the diagonals, which are overwritten."""
+    n = call.desc.shape[0]
+    for name, needed in (("diagonal", n), ("off_diagonal", n - 1)):
+        vector = check_vector(
+            name, call.arguments[name], needed, call.dtype, "pxsytrd, gathered from all process columns,"
+        )
+        call.arguments[name] = np.append(vector[:needed], np.zeros(1, call.dtype))
+    call.enter()
+    return call.arguments["diagonal"][:n]
+
+
 def _extra_workspace_of_syevd(desc: Descriptor) -> int:
     """Elements that p?ormtr and p?lasrt may need beyond the size that p?syevd's query returns; many for large blocks."""
     rows, columns = desc.local_shape_of((0, 0))
@@ -425,7 +463,12 @@ ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     ),
     "new_tau": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.dtype),
     "tau": _orgqr_factors,
+    "tridiagonal_tau": lambda call: check_vector(
+        "tau", call.arguments["tau"], max(1, call.desc.local_shape[1]), call.dtype, "pxsytrd"
+    ),
     # results
+    "new_diagonal": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.real),
+    "new_off_diagonal": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.real),
     "values": lambda call: np.zeros(min(call.desc.shape), call.real),
     "eigenvectors": _vectors("vectors", lambda call: (call.desc.shape[0], call.desc.shape[1])),
     "job": lambda call: "V" if call.arguments["vectors"] else "N",
@@ -493,6 +536,25 @@ TABLE = {
         results="values eigenvectors",
         result_outside=Eigenpairs(None, None),
         body=_symmetric,
+    ),
+    "pxsytrd": Routine(
+        "sytrd",
+        "uplo n a new_diagonal new_off_diagonal new_tau work info",
+        ALIGNED,
+        results="new_diagonal new_off_diagonal new_tau a uplo",
+        result_outside=Tridiagonal(None, None, None, None, None),
+        body=_symmetric,
+    ),
+    "pxormtr": Routine("ormtr", "L uplo trans n sides a tridiagonal_tau b work info", SYSTEM, "b"),
+    "pxstedc": Routine(
+        "stedc",
+        "I n diagonal off_diagonal a work iwork info",
+        ALIGNED,
+        kinds="sd",
+        obstacle=syevd_obstacle,
+        extra_workspace=_extra_workspace_of_syevd,
+        failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
+        body=_stedc,
     ),
     "pxsygst": Routine(
         "sygst", "problem uplo n a b scale info", PAIR, results="scale", result_outside=1.0, body=_sygst

@@ -158,6 +158,51 @@ def spectral(x: Operands, n: int) -> None:
         near(basis.conj().T @ basis, np.eye(n, dtype=x.dtype))
 
 
+def tridiagonal(x: Operands, n: int) -> None:
+    """Q T Q^H is the matrix; eigenvectors of T, of which p?ormtr makes those of the matrix, all or some of them."""
+    half = random((n, n), x.dtype)
+    matrix, more = ((half + half.conj().T) / 2).astype(x.dtype), x.more
+    real, expected = matrix.real.dtype.char, np.linalg.eigvalsh(matrix)
+    for uplo, keep in (("L", np.tril), ("U", np.triu)):
+        a, desc = x.local(keep(matrix) + (keep(np.ones((n, n))) == 0) * 99)
+        result = scalapack.pxsytrd(*x.wrap(a, desc), uplo=uplo, **more)
+        assert all((part is None) == (x.grid.coords is None) for part in result)
+        diagonal, off_diagonal = np.zeros(n, real), np.zeros(n, real)
+        if x.grid.coords is not None and x.grid.coords[0] == 0:
+            columns = desc.global_indices(1)
+            diagonal[columns] = result.diagonal[: columns.size]
+            off_diagonal[columns] = result.off_diagonal[: columns.size]
+        for vector in (diagonal, off_diagonal):
+            WORLD.Allreduce(MPI.IN_PLACE, vector)
+        letter = str(WORLD.bcast(result.uplo, root=int(x.grid.ranks.flat[0])))
+        off_diagonal = off_diagonal[:-1] if letter == "L" else off_diagonal[1:]
+        t = (np.diag(diagonal) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)).astype(x.dtype)
+        near(np.linalg.eigvalsh(t), expected)
+        q, _ = x.local(np.eye(n, dtype=x.dtype))
+        reflectors = *x.wrap(result.reflectors, desc), result.tau
+        scalapack.pxormtr(*reflectors, *x.wrap(q, desc), uplo=letter, **more)
+        whole = whole_of(desc, q, x.dtype)
+        near(whole @ t @ whole.conj().T, matrix, uplo)
+        back = "C" if x.dtype in "FD" else "T"
+        scalapack.pxormtr(*reflectors, *x.wrap(q, desc), uplo=letter, trans=back, **more)
+        near(whole_of(desc, q, x.dtype), np.eye(n, dtype=x.dtype), back)
+        y = Operands(x.grid, real, x.form, x.block)
+        z, desc_z = y.local(np.zeros((n, n), real))
+        inside = x.grid.coords is not None
+        values = scalapack.pxstedc(
+            *y.wrap(z, desc_z), diagonal if inside else None, off_diagonal if inside else None, **more
+        )
+        assert (values is None) == (not inside)
+        if values is not None:
+            near(values, expected)
+        few = max(1, n // 3)
+        some, desc_s = x.local(whole_of(desc_z, z, real)[:, :few].astype(x.dtype))
+        scalapack.pxormtr(*reflectors, *x.wrap(some, desc_s), uplo=letter, **more)
+        basis = whole_of(desc_s, some, x.dtype)
+        near(matrix @ basis, (basis * expected[:few]).astype(x.dtype))
+        near(basis.conj().T @ basis, np.eye(few, dtype=x.dtype))
+
+
 def copies(large: ProcessGrid, part: ProcessGrid, form: str) -> None:
     """B's window becomes A's, or a trapezoid of it, and nothing else changes; the context is that of the larger grid."""
     for dtype in "fdFDi":
@@ -400,9 +445,9 @@ def main() -> None:
         if grid.coords is not None:
             grid.make_context()
         for form in FORMS if grid is made[0] else ("nine",):
-            for group, shape in ((linear_systems, (N,)), (orthogonal, (N, N)), (spectral, (N,))):
+            for group, shape in ((linear_systems, (N,)), (orthogonal, (N, N)), (spectral, (N,)), (tridiagonal, (N,))):
                 number += 1
-                group(Operands(grid, "fdFD"[number % 4], form), *shape)
+                group(Operands(grid, "fdFD"[(number + number // 4) % 4], form), *shape)
         singular(grid)
         refused(grid)
         refused_together(grid)
