@@ -12,15 +12,15 @@ from ..errors import ArrayError
 from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
 from .check import Check, Claim, Sums
-from .decompositions import SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
+from .decompositions import PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
 from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import hermitian_part
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
 from .systems import check_square_matrix, require_cholesky
+from .tridiagonal import Select, Spectrum, TridiagonalForm
 from .working_layouts import routine, shaped_like
 
 TRACE, PAIR = 8.0, 16.0  # as in `systems`; the last is for pairs of matrices
-
 
 
 class EighResult(NamedTuple):
@@ -43,6 +43,7 @@ class EighOptions(RoutineOptions, total=False):
 
     lower: bool
     subset_by_index: tuple[int, int] | None
+    subset_by_value: tuple[float, float] | None
     type: int
     overwrite_b: bool
     like: LayoutOption
@@ -76,6 +77,7 @@ def eigh(
     lower: bool = True,
     eigvals_only: bool = False,
     subset_by_index: tuple[int, int] | None = None,
+    subset_by_value: tuple[float, float] | None = None,
     type: int = 1,
     overwrite_a: bool = False,
     overwrite_b: bool = False,
@@ -86,24 +88,29 @@ def eigh(
 ) -> Any:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, as `scipy.linalg.eigh`. Collective, as `solve`.
 
-    With `b` the problem is a generalized one: B is factored by p?potrf, p?sygst or p?hegst makes the problem a standard
-    one, and p?trsm or p?trmm brings the vectors back.
+    All vectors are computed by p?syevd or p?heevd. Of a part of them, p?sytrd or p?hetrd makes the problem a tridiagonal one;
+    LAPACK's dstemr on the first rank computes the asked vectors of that, or p?stedc all if they are many or one rank has no
+    room for them; and p?ormtr or p?unmtr brings the asked ones back. With `b` the problem is a generalized one: B is factored
+    by p?potrf, p?sygst or p?hegst makes the problem a standard one, and p?trsm or p?trmm brings the vectors back.
 
     Parameters
     ----------
     a, overwrite_a, overwrite_b, check_finite, check, layout, like
         As for all routines of `linalg`; `like` is of the eigenvectors, by default the grid of `a`, and its blocks if each
-        process then has a part. Values without vectors are checked by their sum, the sum of their squares, their order and
-        their being finite, which is weaker.
+        process then has a part. With `subset_by_value` it is a layout of the shape of `a`, whose grid is taken, and its
+        blocks as far as each process then has a part. Values without vectors are checked by their sum, the sum of their
+        squares, their order and their being finite, which is weaker.
     b : DistributedArray, optional
         A symmetric or Hermitian, positive definite matrix of the shape of `a`.
     lower : bool
         Which triangle of both is read.
     eigvals_only : bool
-        Whether only the eigenvalues are returned, which p?syev or p?heev computes; the vectors are p?syevd's or p?heevd's.
+        Whether only the eigenvalues are returned, which p?syev or p?heev computes, all of them.
     subset_by_index : (int, int), optional
-        First and last of the eigenvalues that are returned, ascending and counted from 0. All are computed, so that it
-        saves no time: p?syevr, which computes a part, returns wrong vectors, or does not return.
+        First and last of the eigenvalues that are returned, ascending and counted from 0.
+    subset_by_value : (float, float), optional
+        Eigenvalues above the first number, and up to the second one, are returned; there may be none. Infinities are
+        possible.
     type : {1, 2, 3}
         With `b`: A x = w B x, A B x = w x, or B A x = w x.
 
@@ -118,7 +125,7 @@ def eigh(
     numpy.linalg.LinAlgError
         An eigenvalue did not converge, or `b` is not positive definite.
     ValueError
-        `type` or `subset_by_index` is not as above.
+        `type`, `subset_by_index` or `subset_by_value` is not as above, or both subsets are asked for.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> ShapeAndLayout:
@@ -127,19 +134,43 @@ def eigh(
             raise ArrayError(f"b has shape {b.shape}: it must have {a.shape}, that of a")
         if type not in (1, 2, 3):
             raise ValueError(f"type = {type!r} must be 1, 2 or 3")
+        if subset_by_value is not None:
+            if subset_by_index is not None:
+                raise ValueError(
+                    f"subset_by_index = {subset_by_index!r} and subset_by_value = {subset_by_value!r}: give one of them"
+                )
+            _read_interval(subset_by_value)
+            return a.shape, shaped_like(a.desc, a.shape)
         first, last = _read_subset(subset_by_index, a.shape[0])
         return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
 
     operands = {"a": a} if b is None else {"a": a, "b": b}
     problem = Problem(operands, check_arguments, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
     type = int(type)
-    first, last = _read_subset(subset_by_index, a.shape[0])
     triangle = "L" if lower else "U"
     exponent = problem.exponent("a") if b is None else 0
-    if b is None and eigvals_only:
-        return eigenvalues(problem, triangle)[first:last]
+    scale = 1.0  # of the eigenvalues of a generalized problem
 
-    def work() -> tuple[NDArray[Any], DistributedArray]:
+    def scaled(values: NDArray[Any]) -> NDArray[Any]:
+        """Eigenvalues of the operands, from those of the matrix that is decomposed."""
+        return scale_by_power(scale * values.astype(np.zeros(0, problem.dtype).real.dtype), exponent)
+
+    def select(values: NDArray[Any]) -> tuple[int, int]:
+        if subset_by_value is None:
+            return _read_subset(subset_by_index, values.size)
+        first, last = np.searchsorted(scaled(values), _read_interval(subset_by_value), "right").tolist()
+        return first, last
+
+    if b is None and eigvals_only:
+        values = eigenvalues(problem, triangle)
+        exponent = 0  # they are those of the operand
+        return values[slice(*select(values))]
+    some = subset_by_value is not None or _read_subset(subset_by_index, a.shape[0]) != (0, a.shape[0])
+    in_part = some and not eigvals_only
+
+    def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
+        nonlocal in_part, scale
+        by_part, in_part = in_part, False  # a second attempt is by another way
         verify = Check(problem, scaled=b is None)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", right=y, exponent=exponent)
@@ -148,11 +179,17 @@ def eigh(
         before = {} if b is None else verify.sums()
         matrix = problem.move("a", exponent=exponent)
         factor = None if b is None else problem.move("b")
-        scale = 1.0
         if factor is not None:
-            scale = _reduce(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
+            by_factor = by_part or eigvals_only
+            scale = _reduce(problem, verify, matrix, factor, triangle, type, by_factor, before, y)
         if eigvals_only:
-            return scale * _solve_for_values(verify, matrix, triangle, before), matrix
+            values = _solve_for_values(verify, matrix, triangle, before)
+            return values, matrix, select(values)
+        if by_part:
+            spectrum, vectors = _solve_for_part(problem, verify, matrix, triangle, select, before, y)
+            if factor is not None:
+                _transform_part(problem, verify, vectors, factor, triangle, type)
+            return spectrum.values, vectors, (spectrum.first, spectrum.last)
         vectors = matrix
 
         def solved() -> NDArray[Any] | None:
@@ -164,21 +201,24 @@ def eigh(
             return pairs.values
 
         values, sums = verify.run(solved)
-        values, before = scale * values, before | sums
+        before |= sums
         if factor is None:
             _require_pairs(verify, values, vectors, before.get("a"), y)
         else:
-            _require_generalized(verify, values, vectors, before, y, type)
-        return values, vectors
+            _require_generalized(verify, scale * values, vectors, before, y, type)
+        first, last = select(values)
+        return values, vectors[:, first:last] if some else vectors, (first, last)
 
-    routine_name = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
-    values, vectors = problem.attempt(work, routine_name)
-    values = scale_by_power(values[first:last], exponent)
+    if in_part:
+        routine_names = "hetrd and p?unmtr" if problem.dtype.kind == "c" else "sytrd and p?ormtr"
+    else:
+        routine_names = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
+    values, vectors, (first, last) = problem.attempt(work, routine_names)
+    values = scaled(values)[first:last]
     if eigvals_only:
         return values
-    if (first, last) != (0, a.shape[0]):
-        vectors = vectors[:, first:last]
-    return EighResult(values, problem.to_result(vectors))
+    target = problem.target if subset_by_value is None else shaped_like(problem.target, (a.shape[0], last - first))
+    return EighResult(values, problem.to_result(vectors, target))
 
 
 @routine
@@ -265,17 +305,83 @@ def _require_pairs(
 
 def _require_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
     """Require that the sum of w is the trace of A, and that of w² the square of its Frobenius norm. Collective."""
-    if a is None:
-        return
+    if a is not None:
+        check.require(lambda _: _value_claims(check, values, a))
+
+
+def _value_claims(check: Check, values: NDArray[Any], a: Sums) -> list[Claim]:
+    """Claims on all eigenvalues of a matrix."""
     w, size = values.astype(check.real), values.size
     total, square = w.sum(), (w**2).sum()
+    return [
+        Claim("the sum of w is trace A", np.abs(total - a.trace), check.bound(size, TRACE) * size**0.5 * a.norm),
+        Claim("the sum of w² is norm(A)²", np.abs(square - a.norm**2), check.bound(size, SQUARES) * a.norm**2),
+        order_claim("the eigenvalues ascend", values),
+    ]
+
+
+def _solve_for_part(
+    problem: Problem,
+    check: Check,
+    matrix: DistributedArray,
+    triangle: str,
+    select: Select,
+    before: dict[str, Sums],
+    y: NDArray[Any],
+) -> tuple[Spectrum, DistributedArray]:
+    """All eigenvalues, and the asked vectors; the matrix is overwritten. Its sums are as for `_solve_for_values`. Collective.
+
+    The check requires V^H (A y) = w * (V^H y) and V^H (V z) = z, and of all w the trace and the norm of A: so these are the
+    vectors of the asked w, and w has no other values between them.
+    """
+    form = TridiagonalForm(problem, matrix)
+    reduced, sums = check.run(lambda: form.reduce(triangle), form.gathered)
+    spectrum = form.solve(reduced, select)
+    vectors, a = form.vectors(spectrum), (before | sums).get("a")
+    if a is None:
+        return spectrum, vectors
+    w, z, count = spectrum.values[spectrum.first : spectrum.last, None], check.vectors(vectors.shape[1], 1), y.shape[1]
+    check.add("v", vectors, right=z, left=np.hstack([a.right, y]))
+    first = check.sums()["v"]
+    check.add("v", vectors, left=first.right)
+    n = matrix.shape[0]
+    belong = check.bound(n, PRODUCT) * check.scale(a.norm, n)
     check.require(
-        lambda _: [
-            Claim("the sum of w is trace A", np.abs(total - a.trace), check.bound(size, TRACE) * size**0.5 * a.norm),
-            Claim("the sum of w² is norm(A)²", np.abs(square - a.norm**2), check.bound(size, SQUARES) * a.norm**2),
-            order_claim("the eigenvalues ascend", values),
+        lambda sums: [
+            Claim.equal("V^H (A y) = w * (V^H y)", first.left[:, :count], w * first.left[:, count:], belong),
+            orthogonal_claim(check, "V^H (V z) = z", sums["v"].left, z),
+            *_value_claims(check, spectrum.values, a),
         ]
     )
+    return spectrum, vectors
+
+
+def _transform_part(
+    problem: Problem, check: Check, vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int
+) -> None:
+    """Transform vectors Y of the standard problem back to X, in place. Collective.
+
+    The check requires F^H (X z) = Y z, or X z = F (Y z) for type 3, with the factor F of B; Y and F have been checked.
+    """
+    z, lower = check.vectors(vectors.shape[1], 1), uplo == "L"
+    check.add("y", vectors, right=z, norm=False)
+    _, sums = check.run(lambda: _transform_back(vectors, factor, uplo, type))
+    if not check.active:
+        return
+    y = sums["y"].right
+    check.add("x", vectors, right=z)
+    if type == 3:
+        check.add_factor("f", factor, lower, y, norm=True)
+    x = check.sums()
+    if type != 3:
+        check.add_factor("f", factor, lower, x["x"].right, adjoint=True, norm=True)
+        x |= check.sums()
+    text, product, expected = (
+        ("X z = F (Y z)", x["x"].right, x["f"].product) if type == 3 else ("F^H (X z) = Y z", x["f"].product, y)
+    )
+    size, f = factor.shape[0], x["f"].norm
+    bound = check.bound(size, PAIR) * f * (float(z.shape[0]) ** 0.5 if type == 3 else x["x"].norm)
+    check.require(lambda _: [Claim.equal(text, product, expected, bound)])
 
 
 def _require_generalized(
@@ -337,6 +443,19 @@ def _read_subset(subset: Any, n: int) -> tuple[int, int]:
     return first, last + 1
 
 
+def _read_interval(interval: Any) -> tuple[float, float]:
+    """The values between which eigenvalues are to be returned."""
+    try:
+        low, high = map(float, interval)
+    except (TypeError, ValueError) as caught:
+        raise ValueError(
+            f"subset_by_value = {interval!r} must be two numbers, of which the first is excluded"
+        ) from caught
+    if not low < high:
+        raise ValueError(f"subset_by_value = {interval!r} must be (low, high) with low < high, for low < w <= high")
+    return low, high
+
+
 def _reduce(
     problem: Problem,
     check: Check,
@@ -344,17 +463,18 @@ def _reduce(
     factor: DistributedArray,
     uplo: str,
     type: int,
-    eigvals_only: bool,
+    by_factor: bool,
     before: dict[str, Sums],
     y: NDArray[Any],
 ) -> float:
     """Reduce a generalized problem to a standard one; returns the factor of its eigenvalues. Collective.
 
-    Sums for later checks go into `before`. If there are no vectors to check, the factor F of B and the matrix C of the
-    standard problem are checked here: F (C (F^H y)) = A y for type 1, C y = F^H (A (F y)) for the others.
+    Sums for later checks go into `before`. Without all vectors to check (`by_factor`), the factor F of B and the matrix C of
+    the standard problem are checked here: F (C (F^H y)) = A y for type 1, C y = F^H (A (F y)) for the others; the sums "a" are
+    then those of C.
     """
     lower = uplo == "L"
-    if check.active and type == 3 and not eigvals_only:
+    if check.active and type == 3 and not by_factor:
         check.add_operand("a", right=before["b"].product, name="ab")
         check.add_operand("b", right=check.sums()["ab"].product, name="bab")
         before |= check.sums()
@@ -366,7 +486,7 @@ def _reduce(
             raise np.linalg.LinAlgError(f"b: {caught}") from caught
 
     problem.run(factored)
-    if not eigvals_only or not check.active:
+    if not by_factor or not check.active:
         scale: float = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
         return scale
     require_cholesky(check, factor, lower, before["b"], y)
@@ -377,17 +497,18 @@ def _reduce(
         check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
         expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
     scale = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
-    check.add("a", matrix, right=x.product, part=f"H{uplo}")
-    reduced = check.sums()["a"]
+    check.add("a", matrix, right=np.hstack([x.product, y]), part=f"H{uplo}")
+    reduced, count = check.sums()["a"], y.shape[1]
+    product = reduced.right[:, :count]
     bound = check.bound(y.shape[0], PAIR) * x.norm**2
     if type == 1:
-        check.add_factor("last", factor, lower, reduced.product)
+        check.add_factor("last", factor, lower, product)
         right, scale_of_c = before["a"].product, bound * reduced.norm
         check.require(lambda sums: [Claim.equal("F (C (F^H y)) = A y", sums["last"].product, right, scale_of_c)])
     else:
-        claim = Claim.equal("C y = F^H (A (F y))", reduced.product, expected, bound * before["a"].norm)
+        claim = Claim.equal("C y = F^H (A (F y))", product, expected, bound * before["a"].norm)
         check.require(lambda _: [claim])
-    before["a"] = reduced
+    before["a"] = reduced._replace(right=reduced.right[:, count:])
     return scale
 
 

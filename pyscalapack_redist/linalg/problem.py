@@ -408,12 +408,41 @@ class Problem:
         local = self._redistribute("transpose", matrix.desc, target, matrix.local, op="C")
         return DistributedArray._from_result(target, local, self.dtype)
 
-    def _redistribute(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
+    @property
+    def is_first_rank(self) -> bool:
+        """Whether this is the rank that computes what one rank computes for all."""
+        return self._comm.Get_rank() == 0
+
+    def from_first_rank(
+        self, name: str, local: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]
+    ) -> DistributedArray:
+        """A matrix that the first rank has, in the layout of the call. Collective."""
+        source, target = Descriptor(shape, None, ProcessGrid((1, 1), self._comm)), self.layout(shape)
+        return DistributedArray._from_result(
+            target, self._redistribute(name, source, target, local, dtype=dtype), dtype
+        )
+
+    def columns_of(self, name: str, matrix: DistributedArray, first: int, last: int) -> DistributedArray:
+        """Some columns of a matrix, in the layout of the call. Collective."""
+        target = self.layout((matrix.shape[0], last - first))
+        local = self._redistribute(name, matrix.desc[:, first:last], target, matrix.local, dtype=matrix.dtype)
+        return DistributedArray._from_result(target, local, matrix.dtype)
+
+    def _redistribute(
+        self,
+        name: str,
+        source: Descriptor,
+        target: Descriptor,
+        *arrays: Any,
+        op: str = "N",
+        dtype: np.dtype[Any] | None = None,
+    ) -> Any:
+        dtype = dtype or self.dtype
         if self.is_alone:
             return _moved(arrays[0], op=op)
         with tracing.phase(f"redistribute {name}", source, target):
-            make = functools.partial(plan, source, target, dtype=self.dtype, comm=self._comm, op=op)
-            return self._cache.plan(source, target, self.dtype, op, make)(*arrays)
+            make = functools.partial(plan, source, target, dtype=dtype, comm=self._comm, op=op)
+            return self._cache.plan(source, target, dtype, op, make)(*arrays)
 
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""

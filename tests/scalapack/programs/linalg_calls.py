@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgWarning
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
-from pyscalapack_redist.linalg import eigenproblems, solver_rules, systems
+from pyscalapack_redist.linalg import eigenproblems, solver_rules, systems, tridiagonal
 from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10
@@ -95,6 +95,10 @@ def arguments() -> None:
         ("subset_by_index = (2, 10) must be", ValueError, eigh(A, subset_by_index=(2, N))),
         ("subset_by_index = (3, 2) must be", ValueError, eigh(A, subset_by_index=(3, 2))),
         ("subset_by_index = 3 must be two integers", ValueError, eigh(A, subset_by_index=3)),
+        ("subset_by_value = (2, 1) must be (low, high)", ValueError, eigh(A, subset_by_value=(2, 1))),
+        ("subset_by_value = (0, nan) must be (low, high)", ValueError, eigh(A, subset_by_value=(0, np.nan))),
+        ("subset_by_value = 'ab' must be two numbers", ValueError, eigh(A, subset_by_value="ab")),
+        ("give one of them", ValueError, eigh(A, subset_by_index=(0, 1), subset_by_value=(0, 1))),
         ("method = 'lu' must be one of qr, svd", ValueError, lstsq(A, A, method="lu")),
         ('pass method="svd" with it', ValueError, lstsq(A, A, 0.1)),
         ("rcond = nan must be a finite number", ValueError, lstsq(A, A, np.nan, method="svd")),
@@ -221,6 +225,86 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RANK or "elements grow by a factor of " in str(warned[0].message)
 
 
+def some_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong vectors of a part are refused, and computed by p?syevd; where dstemr fails or has no room, by p?stedc."""
+    n, first, last = 30, 4, 8
+    matrix = random((n, n), "d")
+    a, expected = put(matrix + matrix.T, psr.Descriptor((n, n), 4, SQUARE)), np.linalg.eigvalsh(matrix + matrix.T)
+    values_of, vectors_of, by_scalapack = tridiagonal.eigenvalues_of, tridiagonal.eigenvectors_of, scalapack.pxstedc
+
+    def call(*operands: psr.DistributedArray, warnings_expected: int = 0, **options: Any) -> list[str]:
+        """The names of the phases; the eigenpairs must be right."""
+        options = {"subset_by_index": (first, last - 1), **options}
+        with psr.timings() as phases, warnings.catch_warnings(record=True, action="always") as warned:
+            values, vectors = linalg.eigh(*(operands or (a,)), **options)
+        if len(operands) < 2:
+            assert np.allclose(values, expected[first:last])
+            x = whole_of(vectors)
+            assert np.allclose((matrix + matrix.T) @ x, x * values)
+        assert len(warned) == (warnings_expected if RANK == 0 else 0), warned
+        assert RANK or not warned or "pdsytrd and p?ormtr of " in str(warned[0].message)
+        return WORLD.bcast([phase.name for phase in phases])
+
+    names = call()
+    assert {"pdsytrd", "dsterf", "dstemr", "pdormtr"}.issubset(names)
+    assert not {"pdstedc", "pdsyevd"}.intersection(names)
+    interval = (expected[first - 1] + expected[first]) / 2, (expected[last - 1] + expected[last]) / 2
+    by_value = {"subset_by_index": None, "subset_by_value": interval}
+    assert "dstemr" in call(**by_value)
+    wrong: list[tuple[str, Callable[..., Any]]] = [
+        ("eigenvectors_of", lambda d, e, first, last: vectors_of(d, e, first + 1, last + 1)),
+        ("eigenvectors_of", lambda d, e, first, last: np.roll(vectors_of(d, e, first, last), 1, axis=1)),
+        ("eigenvectors_of", lambda d, e, first, last: vectors_of(d, e, first, last) * np.array([1, 1, 1, 1.001])),
+    ]
+    for name, spoiled in wrong:
+        with monkeypatch.context() as patch:
+            patch.setattr(tridiagonal, name, spoiled)
+            names = call()
+            assert "pdstedc" in names, "the first rank has seen it"
+            assert "pdsyevd" not in names
+            patch.setattr(tridiagonal, "are_eigenvectors", lambda *_: True)
+            assert {"pdsytrd", "pdsyevd"}.issubset(call(warnings_expected=1))
+    # other eigenvalues, with their own vectors; a value twice; one that is not there
+    for change in (
+        lambda w: np.r_[w[1:], w[-1] + 1],
+        lambda w: np.r_[w[:6], w[5], w[7:]],
+        lambda w: np.r_[w[:6], 0, w[7:]],
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(tridiagonal, "eigenvalues_of", lambda d, e, change=change: np.sort(change(values_of(d, e))))
+            for options in ({}, by_value):
+                assert {"pdsytrd", "pdsyevd"}.issubset(call(warnings_expected=1, **options))
+    with monkeypatch.context() as patch:
+        patch.setattr(tridiagonal, "are_eigenvectors", lambda *_: True)
+        patch.setattr(tridiagonal, "eigenvectors_of", lambda *_: None)
+        assert "pdstedc" in call()
+        patch.setattr(tridiagonal, "pxstedc", lambda z, *rest: [by_scalapack(z, *rest), spoil(z)][0])
+        assert {"pdstedc", "pdsyevd"}.issubset(call(warnings_expected=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(tridiagonal, "NEGLIGIBLE", 0)
+        assert "dstemr" in call()
+        patch.setattr(tridiagonal, "free_memory", lambda: 1000)
+        assert {"pdstedc", "dsterf"}.issubset(names := call()), names
+        assert "dstemr" not in names
+    with monkeypatch.context() as patch:
+        patch.setattr(tridiagonal, "FEW", 0.05)
+        names = call()
+        assert "pdstedc" in names
+        assert "dstemr" not in names
+    b = put(np.eye(n) * 2, a.desc)
+    for kind in (1, 2, 3):
+        assert "dstemr" in call(a, b, type=kind)
+    monkeypatch.setattr(tridiagonal, "are_eigenvectors", lambda *_: True)
+    monkeypatch.setattr(tridiagonal, *wrong[0])
+    with pytest.raises(np.linalg.LinAlgError, match="there was no second try"):
+        linalg.eigh(a.copy(), subset_by_index=(first, last - 1), overwrite_a=True, layout=a.desc)
+
+
+def spoil(array: psr.DistributedArray) -> None:
+    if array.local is not None:
+        array.local[...] *= 1.001
+
+
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> object:
         raise psr.LibraryError("no ScaLAPACK found")
@@ -277,6 +361,8 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: linalg.cholesky(unit),
         lambda: linalg.eigh(a),
         lambda: linalg.eigh(a, eigvals_only=True),
+        lambda: linalg.eigh(a, subset_by_index=(2, 3)),
+        lambda: linalg.eigh(a, unit, subset_by_value=(0, 9)),
         lambda: linalg.qr(a),
         lambda: linalg.svd(wide),
         lambda: linalg.lstsq(wide, right),
@@ -433,6 +519,8 @@ def main() -> None:
         still_good()
     with pytest.MonkeyPatch.context() as monkeypatch:
         checked(monkeypatch)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        some_eigenvectors(monkeypatch)
     with pytest.MonkeyPatch.context() as monkeypatch:
         no_library(monkeypatch)
         memory(monkeypatch)

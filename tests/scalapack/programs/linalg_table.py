@@ -111,7 +111,7 @@ class Case:
         )
         usual = operands[0 if self.name in ("eigh", "matmul") and array.ndim == 2 else -1].desc
         if asked is not None:
-            assert array.desc == asked
+            assert array.desc == asked or ("subset_by_value" in self.options and array.desc.grid == asked.grid)
         elif array.shape == usual.shape and usual.parent is None and self.name != "matmul":
             assert array.desc == usual
         else:
@@ -244,18 +244,50 @@ def eigvalsh(case: Case) -> None:
     near(case.call(a, work=matrix.shape), np.linalg.eigvalsh(matrix))
 
 
+def clusters(case: Case, n: int) -> NDArray[Any]:
+    """Groups of four eigenvalues that are nearly equal."""
+    basis = np.linalg.qr(case.random(n, n))[0]
+    values = np.arange(n) // 4 + 1e-9 * np.arange(n)
+    matrix = (basis * values) @ basis.conj().T
+    return ((matrix + matrix.conj().T) / 2).astype(case.dtype)
+
+
+def wilkinson(case: Case, n: int) -> NDArray[Any]:
+    """Pairs of eigenvalues that are equal but for rounding."""
+    off_diagonal = np.ones(n - 1)
+    matrix = np.diag(np.abs(np.arange(n) - (n - 1) / 2)) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
+    return matrix.astype(case.dtype)
+
+
+SPECIAL: dict[str, Callable[[Case, int], NDArray[Any]]] = {
+    "clusters": clusters,
+    "wilkinson": wilkinson,
+    "identity": lambda case, n: np.eye(n, dtype=case.dtype),
+    "zeros": lambda case, n: np.zeros((n, n), case.dtype),
+}
+
+
 def eigh(case: Case) -> None:
     """A standard or, with a type, a generalized problem."""
     n = case.shape[0]
-    kind, subset = case.options.get("type"), case.options.get("subset_by_index")
-    matrix, positive = case.hermitian(n), case.positive(n) if kind else np.eye(n, dtype=case.dtype)
+    kind, subset, interval = (case.options.get(name) for name in ("type", "subset_by_index", "subset_by_value"))
+    special, case.options = case.options.get("kind"), {k: v for k, v in case.options.items() if k != "kind"}
+    matrix = SPECIAL[special](case, n) if special else case.hermitian(n)
+    positive = case.positive(n) if kind else np.eye(n, dtype=case.dtype)
     operands = [case.put(case.triangle(whole)) for whole in (matrix, positive)[: 2 if kind else 1]]
     if subset is not None:
         case.options = {**case.options, "subset_by_index": (subset[0], n - 1 + min(0, subset[1]))}
         subset = case.options["subset_by_index"]
     expected = scipy.linalg.eigvalsh(matrix, positive, type=kind or 1, subset_by_index=subset) if n else np.zeros(0)
+    if interval is not None:
+        middle = np.array([-np.inf, *(expected[:-1] + expected[1:]) / 2, np.inf])
+        ends = [middle[min(k, n)] if np.isfinite(k) else k for k in interval]
+        ends[1] += ends[0] == ends[1] and 1e-6
+        case.options = {**case.options, "subset_by_value": tuple(ends)}
+        expected = expected[(expected > ends[0]) & (expected <= ends[1])]
     near(case.call(*operands, work=(n, n), eigvals_only=True), expected.astype(matrix.real.dtype))
-    values, vectors = case.call(*operands, work=(n, n), like=(n, expected.size))
+    values, vectors = case.call(*operands, work=(n, n), like=(n, expected.size if interval is None else n))
+    assert vectors.shape == (n, expected.size)
     near(values, expected.astype(matrix.real.dtype))
     x = whole_of(vectors)
     left = {2: matrix @ positive @ x, 3: positive @ matrix @ x}.get(kind, matrix @ x)
@@ -326,6 +358,11 @@ GENERALIZED = [{"type": 1}, {"type": 2, "lower": False}, {"type": 3}, {"type": 3
 AXES = [{"ord": order, "axis": axis} for order in (None, 1, 2, np.inf) for axis in (0, 1)] + [{"ord": 2, "axis": -1}]
 # The last index is counted back from the end.
 SUBSETS = [{"subset_by_index": part} for part in ((1, -1), (0, -8), (8, 0))]
+ENDS = [{"subset_by_index": part} for part in ((0, -15), (15, 0), (7, -8), (0, 0), (7, -6), (3, -3))]
+# Between indices: the eigenvalues above the first one, up to the last one; without both ends none
+VALUES = [
+    {"subset_by_value": part} for part in ((3, 6), (-np.inf, 1), (14, np.inf), (5, 5), (-np.inf, np.inf), (0, 12))
+]
 
 TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[dict[str, Any]]]] = [
     (solve, SYSTEMS, [{}]),
@@ -348,6 +385,16 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (eigvalsh, SPECTRA, [{}, {"UPLO": "U"}, {"UPLO": "l"}]),
     (eigh, SPECTRA, BOTH),
     (eigh, [(13,), (9,)], SUBSETS),
+    (eigh, [(16,)], ENDS),
+    (eigh, [(16,), (17,)], VALUES),
+    (eigh, [(16,), (17,)], [{"kind": kind, "subset_by_index": (5, -9)} for kind in SPECIAL]),
+    (eigh, [(19,)], [{"kind": kind, "subset_by_index": (0, -17)} for kind in SPECIAL]),
+    (eigh, [(1,), (2,), (3,)], [{"subset_by_value": (-np.inf, 1)}, {"subset_by_index": (0, 0)}]),
+    (
+        eigh,
+        [(16,)],
+        [{**kind, **part} for kind in GENERALIZED for part in (ENDS[0], ENDS[2], ENDS[4], VALUES[0], VALUES[3])],
+    ),
     (eigh, [(13,), (3,)], GENERALIZED),
     (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
     (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),

@@ -31,12 +31,21 @@ from pyscalapack_redist.linalg import (
     least_squares,
     products,
     systems,
+    tridiagonal,
 )
 
 Matrix = NDArray[Any]
 FAULTS = ("element", "columns", "sign", "nan", "block")
 KINDS = ("random", "positive", "graded", "clustered", "scaled rows", "scaled columns", "orthogonal")
 EDGES = (1, 3, 10, 30, 100)
+
+
+def third(a: psr.DistributedArray) -> tuple[int, int]:
+    """The indices of a third of the eigenvalues, from within."""
+    n = a.shape[0]
+    return n // 3, max(n // 3, 2 * n // 3 - 1)
+
+
 # The call; the module and the function behind which it is spoiled; the argument, or the part of its result; the shape of a.
 ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, str]] = {
     "solve": (lambda a, b, p: linalg.solve(a, b), systems, "pxgetrs", 2, "n n"),
@@ -47,6 +56,28 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
     "cho_solve": (lambda a, b, p: linalg.cho_solve(linalg.cho_factor(p, check=False), b), systems, "pxpotrs", 1, "n n"),
     "eigh": (lambda a, b, p: linalg.eigh(a), eigenproblems, "pxsyevd", "vectors", "hermitian"),
     "eigh, values": (lambda a, b, p: linalg.eigh(a), eigenproblems, "pxsyevd", "values", "hermitian"),
+    "eigh, some": (lambda a, b, p: linalg.eigh(a, subset_by_index=third(a)), tridiagonal, "pxormtr", 2, "hermitian"),
+    "eigh, some of type 1": (
+        lambda a, b, p: linalg.eigh(a, p, subset_by_index=third(a)),
+        eigenproblems,
+        "_transform_back",
+        0,
+        "hermitian",
+    ),
+    "eigh, some of type 2": (
+        lambda a, b, p: linalg.eigh(a, p, subset_by_index=third(a), type=2),
+        tridiagonal,
+        "pxormtr",
+        2,
+        "hermitian",
+    ),
+    "eigh, some of type 3": (
+        lambda a, b, p: linalg.eigh(a, p, subset_by_index=third(a), type=3),
+        eigenproblems,
+        "_transform_back",
+        0,
+        "hermitian",
+    ),
     "eigh, type 1": (lambda a, b, p: linalg.eigh(a, p), eigenproblems, "_transform_back", 0, "hermitian"),
     "eigh, type 2": (lambda a, b, p: linalg.eigh(a, p, type=2), eigenproblems, "_transform_back", 0, "hermitian"),
     "eigh, type 3": (lambda a, b, p: linalg.eigh(a, p, type=3), eigenproblems, "_transform_back", 0, "hermitian"),

@@ -1,0 +1,177 @@
+"""Some eigenpairs of a symmetric matrix: ScaLAPACK makes it tridiagonal, LAPACK on the first rank finds the pairs of that.
+
+Only the vectors that are asked for are computed and brought back, where p?syevd computes all. LAPACK's dstemr makes vectors
+that are orthogonal among those that one process computes, in a time proportional to their number; beyond `FEW` of them, or
+without room for them on one process, p?stedc computes those of the tridiagonal matrix, all of them, on all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import tracing
+from ..distributed_array import DistributedArray
+from ..scalapack import Tridiagonal, pxormtr, pxstedc, pxsytrd
+from ..scalapack.calls import ConvergenceError
+from .check import gaussian, length
+from .free_memory import free_memory
+from .lapack_functions import lapack_function
+from .problem import Problem
+
+FEW = 0.2  # of the vectors: up to so many dstemr takes less time than p?stedc, on 2 and 4 ranks at orders 1024 to 4096
+NEGLIGIBLE = 2**26  # bytes that any rank has
+PAIRS, ORTHOGONAL = 64.0, 16.0  # bounds of dstemr's errors, as those of the check
+Select = Callable[[NDArray[Any]], tuple[int, int]]  # the first of the asked eigenvalues and the end, from all of them
+Numbers = tuple[str, NDArray[np.int64], NDArray[Any], NDArray[Any]]
+
+
+class Spectrum(NamedTuple):
+    """All eigenvalues, ascending, and the asked ones: the first and the end."""
+
+    values: NDArray[np.float64]
+    first: int
+    last: int
+
+
+# -- on the first rank
+
+
+def eigenvalues_of(diagonal: NDArray[np.float64], off_diagonal: NDArray[np.float64]) -> NDArray[np.float64]:
+    """All eigenvalues of a tridiagonal matrix, ascending, by LAPACK's dsterf. Not collective."""
+    values, rest, info = diagonal.copy(), np.append(off_diagonal, 0.0), np.zeros(1, np.intc)
+    with tracing.phase("dsterf"):
+        lapack_function("dsterf")(values.size, values, rest, info)
+    if info[0]:
+        raise ConvergenceError(f"dsterf: not all eigenvalues were found (INFO = {info[0]})")
+    return values
+
+
+def eigenvectors_of(
+    diagonal: NDArray[np.float64], off_diagonal: NDArray[np.float64], first: int, last: int
+) -> NDArray[np.float64] | None:
+    """Eigenvectors `first` to `last` - 1 of a tridiagonal matrix, by LAPACK's dstemr; None if it fails. Not collective."""
+    n, count = diagonal.size, last - first
+    d, e = diagonal.copy(), np.append(off_diagonal, 0.0)  # overwritten
+    limits, found, info, relative = np.zeros(2), np.zeros(1, np.intc), np.zeros(1, np.intc), np.ones(1, np.intc)
+    values, vectors, support = np.zeros(n), np.zeros((n, count), order="F"), np.zeros(2 * count, np.intc)
+    work, integers = np.zeros(18 * n), np.zeros(10 * n, np.intc)
+    pairs: tuple[Any, ...] = (found, values, vectors, n, count, support, relative)
+    interval: tuple[Any, ...] = (limits[:1], limits[1:], first + 1, last)
+    with tracing.phase("dstemr"):
+        lapack_function("dstemr")("V", "I", n, d, e, *interval, *pairs, work, work.size, integers, integers.size, info)
+    return None if info[0] or found[0] != count else vectors
+
+
+def are_eigenvectors(
+    diagonal: NDArray[np.float64],
+    off_diagonal: NDArray[np.float64],
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+) -> bool:
+    """Whether vectors are orthonormal and belong to values, by products with random vectors. Not collective."""
+    n, y = diagonal.size, gaussian(values.size, False)
+    x = vectors @ np.hstack([y, values[:, None] * y])
+    x, expected = x[:, : y.shape[1]], x[:, y.shape[1] :]
+    product = diagonal[:, None] * x
+    product[:-1] += off_diagonal[:, None] * x[1:]
+    product[1:] += off_diagonal[:, None] * x[:-1]
+    norm = float(np.sqrt((diagonal**2).sum() + 2 * (off_diagonal**2).sum()))
+    bound = float(np.finfo(np.float64).eps) * (n + 10.0) ** 0.5
+    belong = length(product - expected) <= PAIRS * bound * norm
+    return bool(belong and length(vectors.T @ x - y) <= ORTHOGONAL * bound * float(values.size) ** 0.5)
+
+
+# -- on all ranks
+
+
+class TridiagonalForm:
+    """A = Q T Q^H, with the tridiagonal T on every rank; the matrix is overwritten by the reflectors of Q.
+
+    The ranks call `reduce` together, with `gathered` to combine what it returns; then `solve`, and `vectors`.
+    """
+
+    _parts: Tridiagonal
+    _vectors: NDArray[Any] | None = None  # of T, on the first rank
+
+    def __init__(self, problem: Problem, matrix: DistributedArray) -> None:
+        self._problem, self._matrix = problem, matrix
+        self._real = np.zeros(0, problem.dtype).real.dtype
+
+    def reduce(self, uplo: str) -> tuple[int, Numbers | None]:
+        """This rank's free memory, and its part of T. Collective inside `Problem.run`."""
+        parts = self._parts = pxsytrd(self._matrix, uplo)
+        coords = self._matrix.desc.coords
+        if parts.diagonal is None or parts.off_diagonal is None or coords is None or coords[0]:
+            return free_memory(), None  # each process row has all of T
+        columns = self._matrix.desc.global_indices(1)
+        diagonal, off_diagonal = parts.diagonal[: columns.size], parts.off_diagonal[: columns.size]
+        return free_memory(), (str(parts.uplo), columns, diagonal, off_diagonal)
+
+    def gathered(self, replies: list[tuple[int, Numbers | None]]) -> tuple[int, str, NDArray[Any], NDArray[Any]]:
+        """The free memory of the first rank; the triangle of the reflectors, and both diagonals of T."""
+        n = self._matrix.shape[0]
+        diagonal, off_diagonal, triangle = np.zeros(n), np.zeros(n), "L"
+        for _, numbers in replies:
+            if numbers is not None:
+                triangle, columns, diagonal[columns], off_diagonal[columns] = numbers
+        beside = slice(0, max(0, n - 1)) if triangle == "L" else slice(1, n)
+        return replies[0][0], triangle, diagonal, off_diagonal[beside]
+
+    def solve(self, form: tuple[int, str, NDArray[Any], NDArray[Any]], select: Select) -> Spectrum:
+        """All eigenvalues; the first rank then has the asked vectors of T, if dstemr is to compute them. Collective."""
+        free, self._triangle, self._diagonal, self._off_diagonal = form
+        n = self._diagonal.size
+
+        def on_first_rank() -> tuple[Spectrum, bool] | None:
+            if not self._problem.is_first_rank:
+                return None
+            diagonal, off_diagonal = self._diagonal, self._off_diagonal
+            if not (np.isfinite(diagonal).all() and np.isfinite(off_diagonal).all()):
+                raise ConvergenceError("the tridiagonal matrix has infs or NaNs")
+            values = eigenvalues_of(diagonal, off_diagonal) if n else diagonal
+            first, last = select(values)
+            needed = values.itemsize * n * (last - first)
+            if last > first and last - first <= FEW * n and (needed <= NEGLIGIBLE or needed <= free // 4):
+                vectors = eigenvectors_of(diagonal, off_diagonal, first, last)
+                if vectors is not None and are_eigenvectors(diagonal, off_diagonal, values[first:last], vectors):
+                    self._vectors = vectors.astype(self._real, order="F", copy=False)
+            return Spectrum(values, first, last), self._vectors is not None
+
+        spectrum: Spectrum
+        spectrum, self._on_first_rank = self._problem.run(on_first_rank)
+        return spectrum
+
+    def vectors(self, spectrum: Spectrum) -> DistributedArray:
+        """The asked eigenvectors of A, in the layout of the call. Collective."""
+        problem, n, (_, first, last) = self._problem, self._matrix.shape[0], spectrum
+        shape = n, last - first
+        if first == last:
+            return problem.zeros(shape)
+        if self._on_first_rank:
+            of_t = problem.from_first_rank("vectors", self._vectors, shape, self._real)
+        else:
+            of_t = self._vectors_by_scalapack(first, last)
+        local: NDArray[Any] | None = of_t.local
+        with problem.collect_errors():
+            if local is not None:
+                local = np.asfortranarray(local, problem.dtype)
+        vectors = DistributedArray._from_result(of_t.desc, local, problem.dtype)
+        reflectors = DistributedArray._from_result(self._matrix.desc, self._parts.reflectors, problem.dtype)
+        problem.run(lambda: pxormtr(reflectors, self._parts.tau, vectors, self._triangle))
+        return vectors
+
+    def _vectors_by_scalapack(self, first: int, last: int) -> DistributedArray:
+        """Some eigenvectors of T, by p?stedc, which computes all. Collective."""
+        problem, desc, local = self._problem, self._matrix.desc, None
+        with problem.collect_errors():
+            local = desc.zeros(self._real) if desc.coords is not None else None
+        whole = DistributedArray._from_result(desc, local, self._real)
+        diagonals = self._diagonal.astype(self._real), self._off_diagonal.astype(self._real)
+        problem.run(lambda: pxstedc(whole, *diagonals))
+        if (first, last) == (0, desc.shape[0]):
+            return whole
+        return problem.columns_of("vectors", whole, first, last)
