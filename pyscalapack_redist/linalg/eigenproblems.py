@@ -12,7 +12,7 @@ from ..errors import ArrayError
 from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
 from .check import Check, Claim, Sums
-from .decompositions import PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
+from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
 from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import hermitian_part
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
@@ -346,10 +346,11 @@ def _solve_for_part(
     check.add("v", vectors, left=first.right)
     n = matrix.shape[0]
     belong = check.bound(n, PRODUCT) * check.scale(a.norm, n)
+    orthonormal = check.bound(n, ORTHOGONAL) * float(z.shape[0]) ** 0.5
     check.require(
         lambda sums: [
             Claim.equal("V^H (A y) = w * (V^H y)", first.left[:, :count], w * first.left[:, count:], belong),
-            orthogonal_claim(check, "V^H (V z) = z", sums["v"].left, z),
+            Claim.equal("V^H (V z) = z", sums["v"].left, z, orthonormal),
             *_value_claims(check, spectrum.values, a),
         ]
     )

@@ -22,7 +22,7 @@ from .free_memory import free_memory
 from .lapack_functions import lapack_function
 from .problem import Problem
 
-FEW = 0.2  # of the vectors: up to so many dstemr takes less time than p?stedc, on 2 and 4 ranks at orders 1024 to 4096
+FEW = 0.15  # of the vectors: up to so many dstemr takes less time than p?stedc, on 2 and 4 ranks at orders 1024 to 4096
 NEGLIGIBLE = 2**26  # bytes that any rank has
 PAIRS, ORTHOGONAL = 64.0, 16.0  # bounds of dstemr's errors, as those of the check
 Select = Callable[[NDArray[Any]], tuple[int, int]]  # the first of the asked eigenvalues and the end, from all of them
@@ -53,7 +53,11 @@ def eigenvalues_of(diagonal: NDArray[np.float64], off_diagonal: NDArray[np.float
 def eigenvectors_of(
     diagonal: NDArray[np.float64], off_diagonal: NDArray[np.float64], first: int, last: int
 ) -> NDArray[np.float64] | None:
-    """Eigenvectors `first` to `last` - 1 of a tridiagonal matrix, by LAPACK's dstemr; None if it fails. Not collective."""
+    """Eigenvectors `first` to `last` - 1 of a tridiagonal matrix, by LAPACK's dstemr; None if it fails. Not collective.
+
+    Its vectors are orthogonal but for some n eps, and a step of Newton's iteration to the nearest orthonormal ones makes that
+    a few eps.
+    """
     n, count = diagonal.size, last - first
     d, e = diagonal.copy(), np.append(off_diagonal, 0.0)  # overwritten
     limits, found, info, relative = np.zeros(2), np.zeros(1, np.intc), np.zeros(1, np.intc), np.ones(1, np.intc)
@@ -63,7 +67,12 @@ def eigenvectors_of(
     interval: tuple[Any, ...] = (limits[:1], limits[1:], first + 1, last)
     with tracing.phase("dstemr"):
         lapack_function("dstemr")("V", "I", n, d, e, *interval, *pairs, work, work.size, integers, integers.size, info)
-    return None if info[0] or found[0] != count else vectors
+    if info[0] or found[0] != count:
+        return None
+    gram: NDArray[np.float64] = vectors.T @ vectors
+    gram *= -0.5
+    gram[np.diag_indices(count)] += 1.5
+    return np.matmul(vectors, gram, out=np.empty_like(vectors))
 
 
 def are_eigenvectors(
@@ -134,7 +143,7 @@ class TridiagonalForm:
                 raise ConvergenceError("the tridiagonal matrix has infs or NaNs")
             values = eigenvalues_of(diagonal, off_diagonal) if n else diagonal
             first, last = select(values)
-            needed = values.itemsize * n * (last - first)
+            needed = 2 * values.itemsize * n * (last - first)
             if last > first and last - first <= FEW * n and (needed <= NEGLIGIBLE or needed <= free // 4):
                 vectors = eigenvectors_of(diagonal, off_diagonal, first, last)
                 if vectors is not None and are_eigenvectors(diagonal, off_diagonal, values[first:last], vectors):
