@@ -403,6 +403,32 @@ def _candidates(mpi: _RunningMPI) -> Iterator[_Candidate]:
         yield from (_mkl(folder, mpi) for folder in (*folders, None))
 
 
+# -- another library that calls MPI
+
+
+def places_of(pattern: str) -> list[str]:
+    """Return patterns of files in the folders where libraries for the MPI in use are searched. Starts MPI."""
+    return [os.path.join(folder, pattern) for folder in _folders(_running_mpi())]
+
+
+def open_beside(path: str) -> ctypes.CDLL:
+    """Open a library that calls MPI, and perhaps a ScaLAPACK of its own. Not collective.
+
+    Raises
+    ------
+    LibraryError
+        It cannot be opened, or it is for another MPI.
+    """
+    mpi, candidate = _running_mpi(), _netlib(path)
+    library = _open_part((path,), _visibility(candidate, mpi), mpi)
+    try:
+        _check_mpi(candidate, [library], mpi)
+    except LibraryError:
+        _ctypes.dlclose(library._handle)
+        raise
+    return library
+
+
 # -- loading
 
 

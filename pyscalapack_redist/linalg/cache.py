@@ -39,9 +39,9 @@ class Cache:
         self._layouts: dict[Hashable, Descriptor] = {}
         self.has_library = False  # whether all ranks have loaded ScaLAPACK
 
-    def layout(self, routine: str, shape: tuple[int, int], comm: MPI.Intracomm) -> Descriptor:
+    def layout(self, routine: str, shape: tuple[int, int], comm: MPI.Intracomm, library: str) -> Descriptor:
         """That of `layout_for`."""
-        return self._layout((routine, shape), lambda: layout_for(routine, shape, comm))
+        return self._layout((routine, shape, library), lambda: layout_for(routine, shape, comm, library))
 
     def layout_on_all(self, shape: tuple[int, int], comm: MPI.Intracomm) -> Descriptor:
         """A layout of all processes."""

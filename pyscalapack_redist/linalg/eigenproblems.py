@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from ..errors import ArrayError
+from ..errors import ArrayError, LibraryError
 from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
+from . import elpa
 from .check import Check, Claim, Sums
 from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
 from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import hermitian_part
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
+from .solver_rules import find_broken_rule
 from .systems import check_square_matrix, require_cholesky
-from .tridiagonal import Select, Spectrum, TridiagonalForm
-from .working_layouts import routine, shaped_like
+from .tridiagonal import FEW, Select, Spectrum, TridiagonalForm
+from .working_layouts import check_layout, routine, shaped_like
 
+DRIVERS = ("auto", "scalapack", "elpa")
 TRACE, PAIR = 8.0, 16.0  # as in `systems`; the last is for pairs of matrices
 
 
@@ -47,6 +51,7 @@ class EighOptions(RoutineOptions, total=False):
     type: int
     overwrite_b: bool
     like: LayoutOption
+    driver: str
 
 
 @overload
@@ -85,6 +90,7 @@ def eigh(
     check: bool = True,
     layout: LayoutOption = None,
     like: LayoutOption = None,
+    driver: str = "auto",
 ) -> Any:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, as `scipy.linalg.eigh`. Collective, as `solve`.
 
@@ -113,6 +119,11 @@ def eigh(
         possible.
     type : {1, 2, 3}
         With `b`: A x = w B x, A B x = w x, or B A x = w x.
+    driver : {"auto", "scalapack", "elpa"}
+        The library that computes the vectors of the standard problem. "auto" takes ELPA where all ranks find one, for float64
+        and complex128 from order 1024 on, unless few vectors are asked for that are not the lowest, or a range of values.
+        ELPA computes the lowest vectors, up to the last one that is asked for; with `subset_by_value` all. If its result
+        is refused, ScaLAPACK computes another. Eigenvalues alone are always ScaLAPACK's.
 
     Returns
     -------
@@ -125,7 +136,11 @@ def eigh(
     numpy.linalg.LinAlgError
         An eigenvalue did not converge, or `b` is not positive definite.
     ValueError
-        `type`, `subset_by_index` or `subset_by_value` is not as above, or both subsets are asked for.
+        `type`, `driver`, `subset_by_index` or `subset_by_value` is not as above, or both subsets are asked for.
+    LibraryError
+        With `driver="elpa"`: a rank finds no ELPA for the MPI in use, or another one than other ranks.
+    ArrayError, DescriptorError
+        With `driver="elpa"`: the dtype is of single precision, or `layout` breaks a rule of ELPA.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> ShapeAndLayout:
@@ -134,6 +149,8 @@ def eigh(
             raise ArrayError(f"b has shape {b.shape}: it must have {a.shape}, that of a")
         if type not in (1, 2, 3):
             raise ValueError(f"type = {type!r} must be 1, 2 or 3")
+        if driver not in DRIVERS:
+            raise ValueError(f"driver = {driver!r} must be one of {', '.join(DRIVERS)}")
         if subset_by_value is not None:
             if subset_by_index is not None:
                 raise ValueError(
@@ -166,11 +183,15 @@ def eigh(
         exponent = 0  # they are those of the operand
         return values[slice(*select(values))]
     some = subset_by_value is not None or _read_subset(subset_by_index, a.shape[0]) != (0, a.shape[0])
-    in_part = some and not eigvals_only
+    lowest = 0  # vectors that ELPA is to compute
+    if not eigvals_only:
+        lowest = _elpa_vectors(problem, driver, subset_by_index if subset_by_value is None else "any")
+    in_part = some and not eigvals_only and not lowest
+    by_elpa = lowest > 0
 
     def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
-        nonlocal in_part, scale
-        by_part, in_part = in_part, False  # a second attempt is by another way
+        nonlocal in_part, lowest, scale
+        by_part, count, in_part, lowest = in_part, lowest, False, 0  # a second attempt is by another way
         verify = Check(problem, scaled=b is None)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", right=y, exponent=exponent)
@@ -180,21 +201,26 @@ def eigh(
         matrix = problem.move("a", exponent=exponent)
         factor = None if b is None else problem.move("b")
         if factor is not None:
-            by_factor = by_part or eigvals_only
+            by_factor = by_part or eigvals_only or (some and count > 0)
             scale = _reduce(problem, verify, matrix, factor, triangle, type, by_factor, before, y)
         if eigvals_only:
             values = _solve_for_values(verify, matrix, triangle, before)
             return values, matrix, select(values)
         if by_part:
             spectrum, vectors = _solve_for_part(problem, verify, matrix, triangle, select, before, y)
+        elif count and some:
+            spectrum, vectors = _lowest_by_elpa(problem, verify, matrix, triangle, select, before, y, count)
+        if by_part or (count and some):
             if factor is not None:
                 _transform_part(problem, verify, vectors, factor, triangle, type)
             return spectrum.values, vectors, (spectrum.first, spectrum.last)
         vectors = matrix
+        if count:
+            elpa.fill(problem, matrix, triangle)
 
         def solved() -> NDArray[Any] | None:
             nonlocal vectors
-            pairs = pxsyevd(matrix, triangle)
+            pairs = elpa.eigenpairs(matrix, count) if count else pxsyevd(matrix, triangle)
             vectors = DistributedArray._from_result(matrix.desc, pairs.vectors, problem.dtype)
             if factor is not None:
                 _transform_back(vectors, factor, triangle, type)
@@ -209,11 +235,14 @@ def eigh(
         first, last = select(values)
         return values, vectors[:, first:last] if some else vectors, (first, last)
 
-    if in_part:
+    library = ""
+    if by_elpa:
+        routine_names, library = f"elpa_eigenvectors_{elpa.NAMES[problem.dtype]}", str(elpa.load())
+    elif in_part:
         routine_names = "hetrd and p?unmtr" if problem.dtype.kind == "c" else "sytrd and p?ormtr"
     else:
         routine_names = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
-    values, vectors, (first, last) = problem.attempt(work, routine_names)
+    values, vectors, (first, last) = problem.attempt(work, routine_names, library)
     values = scaled(values)[first:last]
     if eigvals_only:
         return values
@@ -337,14 +366,50 @@ def _solve_for_part(
     form = TridiagonalForm(problem, matrix)
     reduced, sums = check.run(lambda: form.reduce(triangle), form.gathered)
     spectrum = form.solve(reduced, select)
-    vectors, a = form.vectors(spectrum), (before | sums).get("a")
+    vectors = form.vectors(spectrum)
+    _require_part(check, spectrum, vectors, (before | sums).get("a"), y)
+    return spectrum, vectors
+
+
+def _lowest_by_elpa(
+    problem: Problem,
+    check: Check,
+    matrix: DistributedArray,
+    triangle: str,
+    select: Select,
+    before: dict[str, Sums],
+    y: NDArray[Any],
+    count: int,
+) -> tuple[Spectrum, DistributedArray]:
+    """As `_solve_for_part`, from the lowest `count` vectors, which ELPA computes. Collective."""
+    elpa.fill(problem, matrix, triangle)
+    whole = matrix
+
+    def solved() -> NDArray[Any] | None:
+        nonlocal whole
+        pairs = elpa.eigenpairs(matrix, count)
+        whole = DistributedArray._from_result(matrix.desc, pairs.vectors, problem.dtype)
+        return pairs.values
+
+    values, sums = check.run(solved)
+    spectrum = Spectrum(values, *select(values))
+    if spectrum.first == spectrum.last:
+        vectors = problem.zeros((values.size, 0))
+    else:
+        vectors = problem.columns_of("vectors", whole, spectrum.first, spectrum.last)
+    _require_part(check, spectrum, vectors, (before | sums).get("a"), y)
+    return spectrum, vectors
+
+
+def _require_part(check: Check, spectrum: Spectrum, vectors: DistributedArray, a: Sums | None, y: NDArray[Any]) -> None:
+    """Require V^H (A y) = w * (V^H y) and V^H (V z) = z, and the trace and the norm of A of all w. Collective."""
     if a is None:
-        return spectrum, vectors
+        return
     w, z, count = spectrum.values[spectrum.first : spectrum.last, None], check.vectors(vectors.shape[1], 1), y.shape[1]
     check.add("v", vectors, right=z, left=np.hstack([a.right, y]))
     first = check.sums()["v"]
     check.add("v", vectors, left=first.right)
-    n = matrix.shape[0]
+    n = vectors.shape[0]
     belong = check.bound(n, PRODUCT) * check.scale(a.norm, n)
     orthonormal = check.bound(n, ORTHOGONAL) * float(z.shape[0]) ** 0.5
     check.require(
@@ -354,7 +419,6 @@ def _solve_for_part(
             *_value_claims(check, spectrum.values, a),
         ]
     )
-    return spectrum, vectors
 
 
 def _transform_part(
@@ -442,6 +506,34 @@ def _read_subset(subset: Any, n: int) -> tuple[int, int]:
     if not first <= last < n:
         raise ValueError(f"subset_by_index = {subset!r} must be (first, last) with 0 <= first <= last < {n}")
     return first, last + 1
+
+
+def _elpa_vectors(problem: Problem, driver: str, subset: Any) -> int:
+    """How many of the lowest eigenvectors ELPA is to compute, 0 if ScaLAPACK is to; "any" for a range of values. Collective."""
+    desc = problem.work_layout
+    n = desc.shape[0]
+    first, last = (0, n) if isinstance(subset, str) else _read_subset(subset, n)
+    if driver == "scalapack" or n == 0:
+        return 0
+    if driver == "auto":
+        few_above = last - first <= FEW * n and last > 2 * (last - first)
+        if n < elpa.LEAST_ORDER or problem.dtype not in elpa.NAMES or few_above or isinstance(subset, str):
+            return 0
+        if find_broken_rule("elpa", desc, "eigh") is not None or not all(
+            map(math.isfinite, problem.magnitudes.values())
+        ):
+            return 0
+        return 0 if elpa.find_obstacle(problem) else last
+    if problem.dtype not in elpa.NAMES:
+        raise ArrayError(
+            f"a has dtype {problem.dtype}, and ELPA is used in double precision only: take driver='scalapack', or "
+            "a.astype(numpy.float64)"
+        )
+    check_layout(desc, "elpa", "eigh")
+    obstacle = elpa.find_obstacle(problem)
+    if obstacle:
+        raise LibraryError(f"driver = 'elpa': {obstacle}")
+    return last
 
 
 def _read_interval(interval: Any) -> tuple[float, float]:

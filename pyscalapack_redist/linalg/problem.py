@@ -74,6 +74,16 @@ MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # argu
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
+class _Finding:
+    """A text among the resources of a communicator."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
 class WrongResultError(Exception):
     """The library returned a wrong result. Raised on all ranks."""
 
@@ -108,6 +118,7 @@ class Problem:
     parts: dict[str, str]  # what is read of each operand
     magnitudes: dict[str, float]  # of each operand's part, as `magnitude`
     is_checked: bool  # whether results are
+    is_on_one: bool  # whether one process works, by LAPACK
     is_alone: bool  # whether this process computes all, and others wait for that
     is_layout_forced: bool  # whether the layout to work in is an argument, or that of a second attempt
     target: Descriptor  # layout of the result
@@ -223,15 +234,19 @@ class Problem:
 
         That may be the operand's own, which costs no move; the grid of `layout_for`; or one process.
         """
-        if self._comm.Get_size() == 1:
-            return self._alone(shape)
+        driver = self._arguments.get("driver")
+        library = "elpa" if driver == "elpa" and 0 not in shape else "scalapack"
+        own = [operand.desc for operand in self.operands.values() if stays(self._routine, operand.desc, library)]
         if self._uses_library:
-            rule = self._cache.layout(self._routine, shape, self._comm)
+            rule = self._cache.layout(self._routine, shape, self._comm, library)
         else:  # the routine finds a grid by itself, on all processes
             rule = self._cache.layout_on_all(shape, self._comm)
+        if driver in ("elpa", "scalapack"):
+            return (own or [rule])[0]
+        if self._comm.Get_size() == 1:
+            return self._alone(shape)
         if not room:
             return rule
-        own = [operand.desc for operand in self.operands.values() if stays(self._routine, operand.desc)]
         shapes = [operand.shape for operand in self.operands.values()]
         return choose(self._routine, shapes, [*own[:1], rule, self._alone(shape)], self._cache, self._comm)
 
@@ -242,10 +257,11 @@ class Problem:
 
     def _work_in(self, layout: Descriptor) -> None:
         """Work in this layout from now on. Collective."""
-        if layout.grid.size == 1:  # where blocks do not matter
+        self.is_on_one = layout.grid.size == 1 and self._arguments.get("driver") != "elpa"
+        if self.is_on_one:  # where blocks do not matter
             layout = self._cache.layout_on(int(layout.grid.ranks.flat[0]), (layout.shape[0], layout.shape[1]), self._comm)
         self._work_layout, self._block, self._grid = layout, layout.block, layout.grid
-        if layout.grid.size > 1 and self._uses_library:
+        if self._uses_library and not self.is_on_one:
             if not self._cache.has_library:
                 self.run(lambda: warn_of_kernels(blacs.load(), self._comm.Get_rank()))
                 self._cache.has_library = True
@@ -325,7 +341,7 @@ class Problem:
 
     def layout(self, shape: tuple[int, int]) -> Descriptor:
         """The layout of an array of this shape, in the blocks and on the grid of the call."""
-        if self._grid.size == 1:
+        if self.is_on_one:
             return self._cache.layout_on(int(self._grid.ranks.flat[0]), shape, self._comm)
         desc = Descriptor(shape, self._block, self._grid)
         check_counts(desc)
@@ -409,6 +425,11 @@ class Problem:
         return DistributedArray._from_result(target, local, self.dtype)
 
     @property
+    def work_layout(self) -> Descriptor:
+        """The layout of the first operand in the first attempt."""
+        return self._work_layout
+
+    @property
     def is_first_rank(self) -> bool:
         """Whether this is the rank that computes what one rank computes for all."""
         return self._comm.Get_rank() == 0
@@ -481,17 +502,24 @@ class Problem:
         low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
         return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
 
-    def attempt(self, work: Callable[[], R], routine_names: str) -> R:
+    def once(self, name: str, find: Callable[[], str]) -> str:
+        """A text that all ranks find together, once for each communicator. Collective, if `find` is."""
+        own = self._group.resources.get(name)
+        if not isinstance(own, _Finding):
+            own = self._group.resources[name] = _Finding(find())
+        return own.text
+
+    def attempt(self, work: Callable[[], R], routine_names: str, library: str = "") -> R:
         """Compute a result. If it is refused, compute it once more, in another layout. Collective.
 
         The work moves operands, calls ScaLAPACK and checks the result (`Check.require`). `routine_names` tells the error which
         routines it called, without the first one's "p" and letter of the dtype: "getrf and p?getrs". If the second result is
-        refused, or the operand has been overwritten, there is a LinAlgError.
+        refused, or the operand has been overwritten, there is a LinAlgError. `library` names another library than ScaLAPACK.
         """
         try:
             return self._once(work)
         except (WrongResultError, ConvergenceError) as caught:
-            first, blame = self._layout_in_use(), self._blame(routine_names)
+            first, blame = self._layout_in_use(), self._blame(routine_names, library)
             refusal = f"{caught}, in the layout {tracing.in_short(first)}"
         other = another_layout(self._routine, first, self._comm)
         if self.run(lambda: self._overwritten, any):
@@ -510,7 +538,7 @@ class Problem:
 
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
-        if self._grid.size == 1:
+        if self.is_on_one:
             return self._once_on_one(work)
         has_failed = True
         with self.collect_errors(is_open=False):
@@ -615,8 +643,10 @@ class Problem:
     def _layout_in_use(self) -> Descriptor:
         return Descriptor(self._work_layout.shape, self._block, self._grid)
 
-    def _blame(self, routine_names: str) -> str:
-        if self._grid.size == 1:
+    def _blame(self, routine_names: str, other: str) -> str:
+        if other:
+            return f"{self._routine}: {routine_names} of {other}, returned no result"
+        if self.is_on_one:
             return f"{self._routine}: LAPACK of SciPy {scipy.__version__} on one process returned no result"
         if not self._uses_library:
             return f"{self._routine}: {routine_names} returned no result"
@@ -629,7 +659,7 @@ class Problem:
         )
 
     def _remedy(self) -> str:
-        if self._grid.size == 1:
+        if self.is_on_one:
             return "pass layout= on more processes, or use another SciPy"
         if not self._uses_library:
             return "pass another layout=, or use another NumPy"

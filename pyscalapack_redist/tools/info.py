@@ -23,6 +23,7 @@ from ..comm.mpi import mpi_files
 from ..comm.node import SHARED_FOLDER, SHARED_REMEDY, usable_cores
 from ..errors import LibraryError, RedistributionError
 from ..exchanges.exchange import VARIABLE, read_thread_count
+from ..linalg import elpa
 
 EXTRA = "pip install rich matplotlib"
 SHARED_BYTES = 4096
@@ -41,6 +42,7 @@ def describe() -> Iterator[tuple[str, list[str]]]:
     mpi = list(_mpi())
     yield "MPI", mpi
     yield "ScaLAPACK", _scalapack()
+    yield "ELPA", _elpa()
     yield "memory shared by the ranks of a node", memory
     yield "cores", [_cores(), _threads()]
     yield "command line", [_extras()]
@@ -133,6 +135,13 @@ def _scalapack() -> list[str]:
             *str(error).splitlines(),
         ]
     return [*library.describe(), f"BLAS: {blas_text(library)}", *filter(None, [kernels.kernel_advice(library)])]
+
+
+def _elpa() -> list[str]:
+    try:
+        return [f"{elpa.load()}: linalg.eigh may use it"]
+    except LibraryError as error:
+        return ["missing: linalg.eigh may use it where it is faster than ScaLAPACK", *str(error).splitlines()]
 
 
 def blas_text(library: blacs.Library) -> str:

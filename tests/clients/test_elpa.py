@@ -9,6 +9,7 @@ import packages
 import pytest
 
 PROGRAM = Path(__file__).parent / "programs" / "with_elpa.py"
+EIGH = Path(__file__).parent / "programs" / "eigh_with_elpa.py"
 LONG = pytest.mark.long
 CONDITIONS = ("columns on each process column", "square blocks", "source (0, 0)", "a matrix that is not empty")
 
@@ -27,3 +28,15 @@ def test_refused_layouts_fail(condition: str) -> None:
     assert "check_layout refuses" in done.stderr
     assert done.returncode != 0
     assert "OK" not in done.stdout
+
+
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=LONG) for ranks in (1, 3, 4))])
+def test_eigh_by_elpa(ranks: int) -> None:
+    assert launch.run(EIGH, ranks, env=packages.environment("libelpa"), alone=True, timeout=250).stdout == "OK\n"
+
+
+def test_an_elpa_that_is_missing_or_of_another_mpi_is_named(tmp_path: Path) -> None:
+    """The file is no library; so `driver="elpa"` is refused on all ranks, and the default takes ScaLAPACK."""
+    (tmp_path / "libelpa.so").write_text("no library")
+    environment = {**packages.environment("libelpa"), "PYSCALAPACK_REDIST_ELPA": str(tmp_path / "libelpa.so")}
+    assert launch.run(EIGH, 2, "missing", env=environment, alone=True).stdout == "OK\n"

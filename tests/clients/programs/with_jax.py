@@ -114,7 +114,11 @@ def check_memory() -> None:
     arrays = [jax.device_put(np.zeros((2, 4), "f4"), device) for device in first.addressable_devices]
     narrow = jax.make_array_from_single_device_arrays((2 * first.num_devices, 4), first, arrays, dtype=np.dtype("f4"))
     rows = psr.Descriptor(narrow.shape, 2, psr.ProcessGrid((SIZE, 1), WORLD))
-    check(psr.redistribute((rows, rows.from_function(lambda i, j: 4.0 * i + j)), like=narrow), numbers(narrow.shape), first)
+    check(
+        psr.redistribute((rows, rows.from_function(lambda i, j: 4.0 * i + j)), like=narrow),
+        numbers(narrow.shape),
+        first,
+    )
 
 
 def check_linalg() -> None:

@@ -22,7 +22,9 @@ with tempfile.TemporaryDirectory() as folder:
     copy = Path(folder, Path(own).name)
     shutil.copy(own, copy)
     ctypes.CDLL(str(copy))
-    with pytest.raises(psr.ArrayError, match=r"petsc4py and mpi4py must use one MPI, but .* and .* are in this process"):
+    with pytest.raises(
+        psr.ArrayError, match=r"petsc4py and mpi4py must use one MPI, but .* and .* are in this process"
+    ):
         psr.as_distributed(matrix)
 if WORLD.rank == 0:
     print("OK", flush=True)
