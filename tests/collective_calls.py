@@ -92,6 +92,16 @@ def reflected(scene: Scene) -> tuple[psr.DistributedArray, Any]:
     return a, scalapack.pxgeqrf(a)
 
 
+def bidiagonalized(scene: Scene) -> tuple[psr.DistributedArray, Any]:
+    a = scene.copy()
+    return a, scalapack.pxgebrd(a).tau_q
+
+
+def tridiagonalized(scene: Scene) -> tuple[psr.DistributedArray, Any]:
+    a = scene.copy()
+    return a, scalapack.pxsytrd(a).tau
+
+
 TABLE: dict[str, Row] = {
     "Descriptor.from_array": Row(lambda s, nine: psr.Descriptor.from_array(nine, s.comm), lambda s: np.asarray(s.desc)),
     "DistributedArray.gather": Row(lambda s, _: s.a.gather()),
@@ -144,6 +154,8 @@ TABLE: dict[str, Row] = {
     "linalg.slogdet": Row(lambda s, _: linalg.slogdet(s.a)),
     "linalg.solve": Row(lambda s, _: linalg.solve(s.a, s.a)),
     "linalg.svd": Row(lambda s, _: linalg.svd(s.a)),
+    "linalg.svdvals": Row(lambda s, _: linalg.svdvals(s.a)),
+    "scalapack.pxgebrd": Row(lambda s, _: scalapack.pxgebrd(s.copy())),
     "scalapack.pxgels": Row(lambda s, _: scalapack.pxgels(s.copy(), s.copy())),
     "scalapack.pxgemm": Row(lambda s, _: scalapack.pxgemm(s.a, s.a, s.copy())),
     "scalapack.pxgemr2d": Row(lambda s, _: scalapack.pxgemr2d(s.a, s.copy())),
@@ -154,11 +166,16 @@ TABLE: dict[str, Row] = {
     "scalapack.pxgetrs": Row(lambda s, lu: scalapack.pxgetrs(*lu, s.copy()), factored),
     "scalapack.pxlange": Row(lambda s, _: scalapack.pxlange(s.a)),
     "scalapack.pxorgqr": Row(lambda s, qr: scalapack.pxorgqr(*qr, ORDER, ORDER), reflected),
+    "scalapack.pxormbr": Row(lambda s, q: scalapack.pxormbr(*q, s.copy()), bidiagonalized),
+    "scalapack.pxormqr": Row(lambda s, qr: scalapack.pxormqr(*qr, s.copy()), reflected),
+    "scalapack.pxormtr": Row(lambda s, q: scalapack.pxormtr(*q, s.copy(), "L"), tridiagonalized),
     "scalapack.pxpotrf": Row(lambda s, _: scalapack.pxpotrf(s.copy())),
     "scalapack.pxpotrs": Row(lambda s, _: scalapack.pxpotrs(s.a, s.copy())),
+    "scalapack.pxstedc": Row(lambda s, _: scalapack.pxstedc(s.copy(), np.ones(ORDER), np.ones(ORDER - 1))),
     "scalapack.pxsyev": Row(lambda s, _: scalapack.pxsyev(s.copy())),
     "scalapack.pxsyevd": Row(lambda s, _: scalapack.pxsyevd(s.copy())),
     "scalapack.pxsygst": Row(lambda s, _: scalapack.pxsygst(s.copy(), s.a)),
+    "scalapack.pxsytrd": Row(lambda s, _: scalapack.pxsytrd(s.copy())),
     "scalapack.pxtrmm": Row(lambda s, _: scalapack.pxtrmm(s.a, s.copy())),
     "scalapack.pxtrmr2d": Row(lambda s, _: scalapack.pxtrmr2d(s.a, s.copy(), uplo="U")),
     "scalapack.pxtrsm": Row(lambda s, _: scalapack.pxtrsm(s.a, s.copy())),

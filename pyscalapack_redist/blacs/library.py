@@ -29,15 +29,19 @@ ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 ROUTINES = (
     *(
         f"p{letter}{name}_"
-        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels", "trsm", "trmm")
+        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gebrd", "gesvd", "gels", "trsm", "trmm")
         for letter in "sdcz"
     ),
     *(
         f"p{letter}{name}_"
-        for name in ("orgqr", "ormtr", "stedc", "syev", "syevd", "sygst", "sytrd")
+        for name in ("orgqr", "ormqr", "ormbr", "ormtr", "stedc", "syev", "syevd", "sygst", "sytrd")
         for letter in "sd"
     ),
-    *(f"p{letter}{name}_" for name in ("ungqr", "unmtr", "heev", "heevd", "hegst", "hetrd") for letter in "cz"),
+    *(
+        f"p{letter}{name}_"
+        for name in ("ungqr", "unmqr", "unmbr", "unmtr", "heev", "heevd", "hegst", "hetrd")
+        for letter in "cz"
+    ),
     "pstran_",
     "pb_topget_",
     "pb_topset_",

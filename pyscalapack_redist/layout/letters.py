@@ -11,6 +11,9 @@ TRANSPOSES = {"N": "as it is", "T": "transposed", "C": "transposed and conjugate
 OPERATIONS = {**TRANSPOSES, "R": "conjugated, not transposed"}
 TRIANGLES = {"U": "upper", "L": "lower"}
 DIAGONALS = {"N": "with the diagonal", "U": "without it"}
+SIDES = {"L": "from the left", "R": "from the right"}
+FACTORS = {"Q": "Q", "P": "P"}  # of a reduction to bidiagonal form, Q B P^H
+ADJOINTS = {"N": "as it is", "C": "transposed and conjugated"}
 NORMS = {"M": "the largest absolute value", "1": "of the columns", "I": "of the rows", "F": "Frobenius's"}
 
 

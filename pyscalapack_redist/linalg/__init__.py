@@ -19,10 +19,11 @@ An error is raised on all ranks. Any routine may raise
 """
 
 from .conditioning import cond, matrix_rank, pinv
-from .decompositions import QRResult, SVDResult, qr, svd
+from .decompositions import QRResult, qr
 from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
+from .singular_values import SVDResult, svd, svdvals
 from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve
 from .working_layouts import check_layout, layout_for
 
@@ -53,6 +54,7 @@ __all__ = [
     "slogdet",
     "solve",
     "svd",
+    "svdvals",
 ]
 
 

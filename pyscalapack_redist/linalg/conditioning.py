@@ -9,18 +9,19 @@ import numpy as np
 from ..distributed_array import DistributedArray
 from ..scalapack.calls import SingularError
 from .check import Check, Claim, Sums
-from .decompositions import (
-    check_any_matrix,
-    check_tolerance,
-    decompose,
-    relative_tolerance,
-    require_triplets,
-    singular_values,
-)
+from .decompositions import check_any_matrix
 from .lapack import pxgemm
 from .matrix_parts import local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, times_power
 from .products import PRODUCT, norm
+from .singular_values import (
+    Decompose,
+    attempt,
+    check_tolerance,
+    relative_tolerance,
+    require_triplets,
+    singular_values,
+)
 from .systems import check_square_matrix, inv
 from .working_layouts import routine, shaped_like
 
@@ -167,13 +168,13 @@ def pinv(
     problem = Problem({"a": a}, check_arguments)
     exponent = problem.exponent("a")
 
-    def work() -> DistributedArray:
+    def work(decompose: Decompose) -> DistributedArray:
         verify = Check(problem, scaled=True)
         (m, n), x = a.shape, verify.vectors(a.shape[1])
         verify.add_operand("a", right=x, exponent=exponent)
         matrix = problem.move("a", exponent=exponent)
         y, pseudo_inverse = verify.vectors(m, 3), problem.zeros((n, m))
-        u, values, vh = decompose(problem, matrix)
+        u, values, vh = decompose(problem, matrix, False)
         used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, a.shape)
         inverses = np.divide(1, values, out=np.zeros_like(values), where=used)
         require_triplets(verify, u, values, vh, x)
@@ -200,4 +201,4 @@ def pinv(
                 times_power(pseudo_inverse.local, -exponent)
         return pseudo_inverse
 
-    return problem.to_result(problem.attempt(work, "gesvd and p?gemm"))
+    return problem.to_result(attempt(problem, a.shape, work, " and p?gemm"))

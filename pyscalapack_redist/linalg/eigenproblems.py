@@ -184,9 +184,9 @@ def eigh(
         return values[slice(*select(values))]
     some = subset_by_value is not None or _read_subset(subset_by_index, a.shape[0]) != (0, a.shape[0])
     lowest = 0  # vectors that ELPA is to compute
-    if not eigvals_only:
+    if not eigvals_only and not problem.is_on_one:
         lowest = _elpa_vectors(problem, driver, subset_by_index if subset_by_value is None else "any")
-    in_part = some and not eigvals_only and not lowest
+    in_part = some and not eigvals_only and not lowest and not problem.is_on_one
     by_elpa = lowest > 0
 
     def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
@@ -242,7 +242,7 @@ def eigh(
         routine_names = "hetrd and p?unmtr" if problem.dtype.kind == "c" else "sytrd and p?ormtr"
     else:
         routine_names = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
-    values, vectors, (first, last) = problem.attempt(work, routine_names, library)
+    values, vectors, (first, last) = problem.attempt(work, routine_names, library=library)
     values = scaled(values)[first:last]
     if eigvals_only:
         return values

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 MEMINFO, OWN_GROUPS, MOUNT = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+NEGLIGIBLE = 2**26  # bytes that any process has
 # The limit, the usage, and the part of the usage that the kernel gives back, in versions 2 and 1 of control groups
 FILES = (
     ("memory.max", "memory.current", "inactive_file"),
@@ -25,6 +26,14 @@ def free_memory() -> int:
                 room = int((group / limit).read_text()) - int((group / usage).read_text())
                 free.append(room + _number(group / "memory.stat", reclaimable))
     return max(0, min(free, default=0))
+
+
+def has_room(needed: int, free: Callable[[], int]) -> bool:
+    """Whether one process may take so many bytes for a computation: a quarter of the free ones. Collective, if `free` is.
+
+    `free` is called unless any process has so many.
+    """
+    return needed <= NEGLIGIBLE or needed <= free() // 4
 
 
 def _number(file: Path, name: str) -> int:

@@ -218,19 +218,18 @@ def pxorgqr(a: Distributed, tau: NDArray[Any], columns: int, reflectors: int) ->
 
 
 @on_one_process
-def pxgesvd(a: Distributed, vectors: bool = True) -> SingularTriplets:
-    """?gesdd."""
+def pxgesvd(a: Distributed, vectors: bool = True, *, complete: bool = False, driver: str = "gesdd") -> SingularTriplets:
+    """?gesdd or ?gesvd; with `complete` U and V^H are square."""
     matrix = _local(a)
-    few = min(matrix.shape)
-    if not few:
-        real = np.zeros(0, matrix.dtype).real
-        left, right = np.zeros((matrix.shape[0], 0), matrix.dtype), np.zeros((0, matrix.shape[1]), matrix.dtype)
-        return SingularTriplets(left, real, right) if vectors else SingularTriplets(None, real, None)
-    options = {"compute_uv": int(vectors), "full_matrices": 0}
-    work = _work_size("gesdd", matrix, *matrix.shape, **options)
-    left, values, right, info = _call("gesdd", matrix, matrix, lwork=work, overwrite_a=1, **options)
+    m, n = matrix.shape
+    if not min(m, n):
+        values, square = np.zeros(0, matrix.dtype).real, [np.eye(k, k if complete else 0, dtype=matrix.dtype) for k in (m, n)]
+        return SingularTriplets(square[0], values, square[1].T) if vectors else SingularTriplets(None, values, None)
+    options = {"compute_uv": int(vectors), "full_matrices": int(complete)}
+    work = _work_size(driver, matrix, m, n, **options)
+    left, values, right, info = _call(driver, matrix, matrix, lwork=work, overwrite_a=1, **options)
     if info:
-        raise ConvergenceError(f"{_name('gesdd', matrix)}: singular values did not converge (INFO = {info})")
+        raise ConvergenceError(f"{_name(driver, matrix)}: singular values did not converge (INFO = {info})")
     return SingularTriplets(left, values, right) if vectors else SingularTriplets(None, values, None)
 
 

@@ -9,18 +9,12 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from .check import Check, Claim, Sums
-from .decompositions import (
-    check_tolerance,
-    copy_corner,
-    decompose,
-    relative_tolerance,
-    require_triplets,
-    scale_by_power,
-)
+from .decompositions import copy_corner, scale_by_power
 from .lapack import pxgels, pxgemm
 from .matrix_parts import local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, times_power
 from .random_vectors import VECTORS
+from .singular_values import Decompose, attempt, check_tolerance, relative_tolerance, require_triplets
 from .systems import diagonal_of
 from .working_layouts import check_rows, routine, shaped_like
 
@@ -76,8 +70,8 @@ def lstsq(
         With the method "svd", singular values up to `rcond` times the largest count as zero; default, or if negative:
         the dtype's eps times max(m, n).
     method : {"qr", "svd"}
-        "qr": by p?gels, for matrices of full rank; others are an error. "svd": by p?gesvd, for any rank, as NumPy; it
-        takes several times as long, and memory for U and V^H.
+        "qr": by p?gels, for matrices of full rank; others are an error. "svd": by singular values, for any rank, as NumPy;
+        it takes several times as long, and memory for U and V^H.
 
     Returns
     -------
@@ -106,7 +100,7 @@ def lstsq(
     if method == "qr":
         solution, *rest = problem.attempt(lambda: _by_qr(problem), "gels")
     else:
-        solution, *rest = problem.attempt(lambda: _by_svd(problem, rcond), "gesvd and p?gemm")
+        solution, *rest = attempt(problem, a.shape, lambda decompose: _by_svd(problem, decompose, rcond), " and p?gemm")
     return LstsqResult(problem.to_result(solution), *rest)
 
 
@@ -184,7 +178,7 @@ def _require_least_norm(
     check.require(lambda sums: [system, Claim.equal_sides(text, sums["null"].product, 0, scale)])
 
 
-def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
+def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tuple[Any, ...]:
     """Solve by X = V inv(S) U^H B with the singular values that are not zero; the residual is B - U U^H B."""
     exponent = problem.exponent("a")
     exponents = _column_exponents(problem)
@@ -196,7 +190,7 @@ def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
     y = check.vectors(n)
     check.add_operand("a", right=y, exponent=exponent)
     matrix = problem.move("a", exponent=exponent)
-    left, values, right = decompose(problem, matrix)
+    left, values, right = decompose(problem, matrix, False)
     used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, (m, n))
     inverse = np.divide(1, values, out=np.zeros_like(values), where=used)
     first = require_triplets(check, left, values, right, y)

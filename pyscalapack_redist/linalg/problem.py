@@ -236,13 +236,14 @@ class Problem:
         """
         driver = self._arguments.get("driver")
         library = "elpa" if driver == "elpa" and 0 not in shape else "scalapack"
-        own = [operand.desc for operand in self.operands.values() if stays(self._routine, operand.desc, library)]
+        layouts = [operand.desc for operand in self.operands.values()]
+        own: list[Descriptor] = [layout for layout in layouts if stays(self._routine, layout, library)]
         if self._uses_library:
             rule = self._cache.layout(self._routine, shape, self._comm, library)
         else:  # the routine finds a grid by itself, on all processes
             rule = self._cache.layout_on_all(shape, self._comm)
         if driver in ("elpa", "scalapack"):
-            return (own or [rule])[0]
+            return own[0] if own else rule
         if self._comm.Get_size() == 1:
             return self._alone(shape)
         if not room:
@@ -419,7 +420,8 @@ class Problem:
         return (*shape, 1)[1]
 
     def transpose(self, matrix: DistributedArray) -> DistributedArray:
-        """The conjugate transpose, in the layout of the call."""
+        """The conjugate transpose, in the layout of the call. An error of one rank before it is raised on all."""
+        self.run(lambda: None)
         target = self.layout((matrix.shape[1], matrix.shape[0]))
         local = self._redistribute("transpose", matrix.desc, target, matrix.local, op="C")
         return DistributedArray._from_result(target, local, self.dtype)
@@ -509,32 +511,43 @@ class Problem:
             own = self._group.resources[name] = _Finding(find())
         return own.text
 
-    def attempt(self, work: Callable[[], R], routine_names: str, library: str = "") -> R:
+    def attempt(
+        self,
+        work: Callable[[], R],
+        routine_names: str,
+        *,
+        library: str = "",
+        other_work: Callable[[], R] | None = None,
+    ) -> R:
         """Compute a result. If it is refused, compute it once more, in another layout. Collective.
 
-        The work moves operands, calls ScaLAPACK and checks the result (`Check.require`). `routine_names` tells the error which
-        routines it called, without the first one's "p" and letter of the dtype: "getrf and p?getrs". If the second result is
-        refused, or the operand has been overwritten, there is a LinAlgError. `library` names another library than ScaLAPACK.
+        The work moves operands, calls ScaLAPACK and checks the result (`Check.require`). `other_work` computes it by other
+        routines: it comes second, in the same layout, and last in another one. `routine_names` tells the error which routines
+        the work called, without the first one's "p" and letter of the dtype: "getrf and p?getrs"; `library` names another
+        library than ScaLAPACK. If the last result is refused, or the operand has been overwritten, there is a LinAlgError.
         """
-        try:
-            return self._once(work)
-        except (WrongResultError, ConvergenceError) as caught:
-            first, blame = self._layout_in_use(), self._blame(routine_names, library)
-            refusal = f"{caught}, in the layout {tracing.in_short(first)}"
-        other = another_layout(self._routine, first, self._comm)
-        if self.run(lambda: self._overwritten, any):
-            then = "; there was no second try, as the operand has been overwritten"
-        else:
-            self.is_layout_forced = True
-            self._work_in(other)
+        refusals: list[str] = []
+        then = blame = ""
+        ways = [(work, False), *([] if other_work is None else [(other_work, False)]), (other_work or work, True)]
+        for compute, elsewhere in ways:
+            if refusals and self.run(lambda: self._overwritten, any):
+                then = "; there was no second try, as the operand has been overwritten"
+                break
+            if elsewhere:
+                self.is_layout_forced = True
+                self._work_in(another_layout(self._routine, self._layout_in_use(), self._comm))
+            in_short = tracing.in_short(self._layout_in_use())
             try:
-                result = self._once(work)
+                result = self._once(compute)
             except (WrongResultError, ConvergenceError) as caught:
-                then = f"; {caught}, in {tracing.in_short(other)}"
-            else:
-                self.warn(f"{blame}: {refusal}; the result is that of another layout, {tracing.in_short(other)}")
-                return result
-        raise np.linalg.LinAlgError(f"{blame}: {refusal}{then}; {self._remedy()}")
+                blame = blame or self._blame(routine_names, library)
+                refusals.append(f"{caught}, in {'' if refusals else 'the layout '}{in_short}")
+                continue
+            if refusals:
+                means = f"another layout, {in_short}" if elsewhere else f"other routines, in {in_short}"
+                self.warn(f"{blame}: {'; '.join(refusals)}; the result is that of {means}")
+            return result
+        raise np.linalg.LinAlgError(f"{blame}: {'; '.join(refusals)}{then}; {self._remedy()}")
 
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
@@ -575,7 +588,7 @@ class Problem:
             self.warn(text)
         if answer.error is not None:
             raise answer.error
-        return cast(R, answer.result if reply is not None else self._placed(answer.result))
+        return cast(R, self._placed(answer.result))
 
     def _answered(self, work: Callable[[], Any], cores: frozenset[int] | None) -> Answer:
         """The result of the work on this process, or its error, which is one of all ranks."""
@@ -631,10 +644,13 @@ class Problem:
             )
 
     def _placed(self, result: Any) -> Any:
-        """A result in which arrays of one process have become the layouts of all ranks."""
-        if isinstance(result, WholeArray):
+        """A result whose arrays are whole ones, in layouts of one process that all ranks know."""
+        if isinstance(result, WholeArray | DistributedArray):
             m, n = result.shape
-            return DistributedArray._from_result(self.layout((m, n)), None, self.dtype)
+            desc, local = self.layout((m, n)), None
+            if isinstance(result, DistributedArray):
+                local = result.local if result.desc == desc else np.array(local_elements(result)[2], order="F")
+            return DistributedArray._from_result(desc, local, self.dtype)
         if isinstance(result, tuple):
             items = map(self._placed, result)
             return type(result)(*items) if hasattr(result, "_fields") else tuple(items)

@@ -13,11 +13,11 @@ from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from .check import Check, Claim, Sums
-from .decompositions import singular_values
 from .lapack import pxgemm
 from .matrix_parts import local_elements, panels
 from .multiplication import multiply
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
+from .singular_values import singular_values
 from .working_layouts import routine, shaped_like, spread
 
 PRODUCT = 8.0  # as in `systems`

@@ -27,7 +27,7 @@ from ..scalapack.matrix_operands import (
     syevd_obstacle,
 )
 
-BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd")
+BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
 EIGEN = ("eigh", "eigvalsh")
 CHOLESKY = ("cholesky", "cho_factor", "cho_solve")
 LU = ("solve", "lu_factor", "lu_solve")
@@ -202,12 +202,12 @@ SOLVERS = {
             Rule(
                 SQUARE_BLOCKS,
                 "SLATE's HermitianMatrix::fromScaLAPACK and TriangularMatrix::fromScaLAPACK: one nb; BaseTrapezoidMatrix",
-                (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "qr", "svd"),
+                (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "qr", "svd", "svdvals"),
             ),
             Rule(SQUARE_GRID, "SLATE's heev.cc, under Restrictions", EIGEN),
             Rule(COLUMN_MAJOR, "SLATE's he2hb.cc, an assertion; stedc.cc, of Q", EIGEN),
         ),
-        (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "matmul", "norm", "qr", "svd"),
+        (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "matmul", "norm", "qr", "svd", "svdvals"),
         block=256,
         on_square_grids=EIGEN,
     ),
@@ -222,10 +222,10 @@ SOLVERS = {
             Rule(
                 SQUARE_BLOCKS,
                 "CUDALibrarySamples/cuSOLVERMp: mp_sygvd.c, mp_gesvd.c, mp_polar.c; users' reports of Syevd and Potrf",
-                (*EIGEN, *CHOLESKY, "svd"),
+                (*EIGEN, *CHOLESKY, "svd", "svdvals"),
             ),
         ),
-        (*EIGEN, *CHOLESKY, *LU, "lstsq", "qr", "svd"),
+        (*EIGEN, *CHOLESKY, *LU, "lstsq", "qr", "svd", "svdvals"),
         block=256,
     ),
 }

@@ -17,13 +17,13 @@ from .. import tracing
 from ..distributed_array import DistributedArray
 from ..scalapack import Tridiagonal, pxormtr, pxstedc, pxsytrd
 from ..scalapack.calls import ConvergenceError
-from .check import gaussian, length
-from .free_memory import free_memory
+from .check import length
+from .free_memory import free_memory, has_room
 from .lapack_functions import lapack_function
 from .problem import Problem
+from .random_vectors import gaussian
 
 FEW = 0.15  # of the vectors: up to so many dstemr takes less time than p?stedc, on 2 and 4 ranks at orders 1024 to 4096
-NEGLIGIBLE = 2**26  # bytes that any rank has
 PAIRS, ORTHOGONAL = 64.0, 16.0  # bounds of dstemr's errors, as those of the check
 Select = Callable[[NDArray[Any]], tuple[int, int]]  # the first of the asked eigenvalues and the end, from all of them
 Numbers = tuple[str, NDArray[np.int64], NDArray[Any], NDArray[Any]]
@@ -144,7 +144,7 @@ class TridiagonalForm:
             values = eigenvalues_of(diagonal, off_diagonal) if n else diagonal
             first, last = select(values)
             needed = 2 * values.itemsize * n * (last - first)
-            if last > first and last - first <= FEW * n and (needed <= NEGLIGIBLE or needed <= free // 4):
+            if last > first and last - first <= FEW * n and has_room(needed, lambda: free):
                 vectors = eigenvectors_of(diagonal, off_diagonal, first, last)
                 if vectors is not None and are_eigenvectors(diagonal, off_diagonal, values[first:last], vectors):
                     self._vectors = vectors.astype(self._real, order="F", copy=False)

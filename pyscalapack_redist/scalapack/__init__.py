@@ -1,34 +1,41 @@
 """Routines of the ScaLAPACK library that is installed, on local arrays and descriptors."""
 
-from .routines import (
+from .decompositions import (
+    pxgebrd,
     pxgels,
-    pxgemm,
-    pxgemr2d,
     pxgeqrf,
     pxgesvd,
-    pxgetrf,
-    pxgetri,
-    pxgetrs,
-    pxlange,
     pxorgqr,
+    pxormbr,
+    pxormqr,
     pxormtr,
-    pxpotrf,
-    pxpotrs,
     pxstedc,
     pxsyev,
     pxsyevd,
     pxsygst,
     pxsytrd,
+)
+from .routines import (
+    pxgemm,
+    pxgemr2d,
+    pxgetrf,
+    pxgetri,
+    pxgetrs,
+    pxlange,
+    pxpotrf,
+    pxpotrs,
     pxtrmm,
     pxtrmr2d,
     pxtrsm,
 )
-from .table import Eigenpairs, SingularTriplets, Tridiagonal
+from .table import Bidiagonal, Eigenpairs, SingularTriplets, Tridiagonal
 
 __all__ = [
+    "Bidiagonal",
     "Eigenpairs",
     "SingularTriplets",
     "Tridiagonal",
+    "pxgebrd",
     "pxgels",
     "pxgemm",
     "pxgemr2d",
@@ -39,6 +46,8 @@ __all__ = [
     "pxgetrs",
     "pxlange",
     "pxorgqr",
+    "pxormbr",
+    "pxormqr",
     "pxormtr",
     "pxpotrf",
     "pxpotrs",

@@ -14,6 +14,7 @@ from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.grid import ProcessGrid, same_ranks
+from ..layout.letters import ADJOINTS, letter_of
 
 KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "s",
@@ -302,6 +303,29 @@ def check_reflectors(desc: Descriptor, columns: int, reflectors: int, **_: objec
         raise DescriptorError(
             f"columns = {columns} and reflectors = {reflectors}: they must be at most {min(desc.shape)}, and no fewer columns "
             "than reflectors"
+        )
+
+
+def check_adjoint(trans: str, **_: object) -> None:
+    letter_of("trans", trans, ADJOINTS)
+
+
+def check_reflected(desc: Descriptor, desc_c: Descriptor, side: str, vect: str = "Q", **_: object) -> None:
+    """Refuse a matrix that the product of a matrix's reflectors does not fit."""
+    order, size = desc.shape["QP".index(vect)], desc_c.shape["LR".index(side)]
+    if order != size:
+        of_c = "rows" if side == "L" else "columns"
+        raise DescriptorError(f"{vect} is of order {order} and desc_c has {size} {of_c}: they must be equal")
+
+
+def check_bidiagonal_side(desc: Descriptor, vect: str, side: str, **_: object) -> None:
+    """Refuse the products that netlib's p?ormbr refuses: it compares the offsets of other parts of the operands."""
+    m, n = desc.shape
+    wrong = n <= m if (vect, side) == ("P", "L") else m < n if (vect, side) == ("Q", "R") else False
+    if wrong:
+        raise DescriptorError(
+            f"vect = {vect!r} with side = {side!r}: netlib's p?ormbr cannot multiply so for a matrix of {m} x {n}; multiply "
+            "the conjugate transpose of C from the other side"
         )
 
 

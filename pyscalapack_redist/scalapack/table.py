@@ -24,7 +24,7 @@ from ..blacs.library import without_avx2
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
-from ..layout.letters import DIAGONALS, NORMS, TRANSPOSES, TRIANGLES, letter_of
+from ..layout.letters import DIAGONALS, FACTORS, NORMS, SIDES, TRANSPOSES, TRIANGLES, letter_of
 from . import calls
 from .calls import (
     ConvergenceError,
@@ -40,12 +40,15 @@ from .matrix_operands import (
     FACTORED_KINDS,
     KIND_OF_DTYPE,
     Operand,
+    check_adjoint,
     check_aligned,
+    check_bidiagonal_side,
     check_info,
     check_longer_sides,
     check_matrix,
     check_problem,
     check_product,
+    check_reflected,
     check_reflectors,
     check_same_shape,
     check_separate,
@@ -92,6 +95,23 @@ class SingularTriplets(NamedTuple):
     left: NDArray[Any] | None
     values: NDArray[Any] | None
     right: NDArray[Any] | None
+
+
+class Bidiagonal(NamedTuple):
+    """The result of `pxgebrd`, beside the matrix; all fields are None on a rank outside the grid.
+
+    Attributes
+    ----------
+    d, e : ndarray of a real dtype, or None
+        The diagonal of B and the one beside it, as p?gebrd distributes them. B's elements in the matrix are the same.
+    tau_q, tau_p : ndarray or None
+        Factors of the reflectors of Q and P, as `pxormbr` takes them.
+    """
+
+    d: NDArray[Any] | None
+    e: NDArray[Any] | None
+    tau_q: NDArray[Any] | None
+    tau_p: NDArray[Any] | None
 
 
 class Tridiagonal(NamedTuple):
@@ -414,6 +434,25 @@ def _orgqr_factors(call: LibraryCall) -> NDArray[Any]:
     return factors
 
 
+def _bidiagonal_vector(real: bool) -> Callable[[LibraryCall], NDArray[Any]]:
+    """Return a maker of a vector that p?gebrd distributes along the rows or the columns, whichever are more."""
+    return lambda call: np.zeros(max(1, *call.desc.local_shape), call.real if real else call.dtype)
+
+
+def _reflector_factors(call: LibraryCall) -> NDArray[Any]:
+    """Check tau: of the columns with reflectors of Q, or of the rows with reflectors of P."""
+    vect = call.arguments.get("vect", "Q")
+    of_columns, count = vect == "Q", min(call.desc.shape)
+    needed = int(np.count_nonzero(call.desc.global_indices(1 if of_columns else 0) < count))
+    return check_vector("tau", call.arguments["tau"], max(1, needed), call.dtype, REDUCTIONS[call.name[-3:]])
+
+
+def _adjoint(call: LibraryCall) -> str:
+    """The letter for the conjugate transpose: for real numbers netlib takes only "T", for complex ones only "C"."""
+    trans: str = call.arguments["trans"].upper()
+    return trans if call.kind in "cz" or trans == "N" else "T"
+
+
 # -- the tables
 
 
@@ -438,8 +477,20 @@ LETTERS = {
     "trans_a": TRANSPOSES,
     "trans_b": TRANSPOSES,
     "norm": NORMS,
+    "side": SIDES,
+    "vect": FACTORS,
 }
-SIZES = ("m", "n", "sides", "columns", "rows_c", "columns_c")  # if one is 0, the library is not called
+SIZES = (
+    "m",
+    "n",
+    "sides",
+    "columns",
+    "rows_c",
+    "columns_c",
+    "reduced",
+    "reflected",
+)  # if one is 0, the library is not called
+REDUCTIONS = {"mqr": "pxgeqrf", "mbr": "pxgebrd", "mtr": "pxsytrd"}  # by the end of the name that multiplies
 WORKSPACES = ("work", "rwork", "iwork")  # sized by a query; rwork for complex numbers only
 RETURN_TYPES = {("lange", "f"): ctypes.c_float, ("lange", "d"): ctypes.c_double}  # by name and dtype of the real parts
 ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
@@ -449,6 +500,8 @@ ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     "sides": lambda call: call.shape_of("desc_b")[1],
     "rows_c": lambda call: call.shape_of("desc_c")[0],
     "columns_c": lambda call: call.shape_of("desc_c")[1],
+    "reduced": lambda call: call.desc.shape["QP".index(call.arguments["vect"]) - 1],
+    "reflected": lambda call: min(call.desc.shape),
     "inner": lambda call: call.desc.shape[1 if call.arguments["trans_a"] == "N" else 0],
     # numbers
     "one": lambda call: np.ones(1, call.dtype),
@@ -461,11 +514,12 @@ ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     "pivots": lambda call: check_vector(
         "pivots", call.arguments["pivots"], _pivots_size(call), np.dtype(np.intc), "pxgetrf"
     ),
+    "adjoint": _adjoint,
+    "factors": _reflector_factors,
+    **dict.fromkeys(("d", "e"), _bidiagonal_vector(real=True)),
+    **dict.fromkeys(("tau_q", "tau_p"), _bidiagonal_vector(real=False)),
     "new_tau": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.dtype),
     "tau": _orgqr_factors,
-    "tridiagonal_tau": lambda call: check_vector(
-        "tau", call.arguments["tau"], max(1, call.desc.local_shape[1]), call.dtype, "pxsytrd"
-    ),
     # results
     "new_diagonal": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.real),
     "new_off_diagonal": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.real),
@@ -487,6 +541,7 @@ SYSTEM = (check_square, check_aligned, check_sides)
 PAIR = (check_problem, check_square, check_aligned, check_same_shape)
 SINGULAR = "the matrix is singular: pivot {info} (counted from 1) is exactly zero"
 NOT_POSITIVE = "the matrix is not positive definite: its leading minor of order {info} is not"
+REFLECTORS = (check_aligned, check_adjoint, check_reflected)
 TRIANGULAR = "L uplo trans N n sides one a b"
 TABLE = {
     "pxgemr2d": Routine("gemr2d", "m n a b context", (check_same_shape,), "b"),
@@ -506,6 +561,20 @@ TABLE = {
     "pxlange": Routine("lange", "norm m n a sums", (check_aligned,), "", body=_lange),
     "pxgeqrf": Routine("geqrf", "m n a new_tau work info", (check_aligned,), results="new_tau"),
     "pxorgqr": Routine("orgqr", "m columns reflectors a tau work info", (check_aligned, check_reflectors)),
+    "pxormqr": Routine("ormqr", "side adjoint rows_c columns_c reflected a factors c work info", REFLECTORS, "c"),
+    "pxgebrd": Routine(
+        "gebrd",
+        "m n a d e tau_q tau_p work info",
+        (check_aligned,),
+        results="d e tau_q tau_p",
+        result_outside=Bidiagonal(None, None, None, None),
+    ),
+    "pxormbr": Routine(
+        "ormbr",
+        "vect side adjoint rows_c columns_c reduced a factors c work info",
+        (*REFLECTORS, check_bidiagonal_side),
+        "c",
+    ),
     "pxgesvd": Routine(
         "gesvd",
         "job job m n a values left right work reals info",
@@ -545,7 +614,7 @@ TABLE = {
         result_outside=Tridiagonal(None, None, None, None, None),
         body=_symmetric,
     ),
-    "pxormtr": Routine("ormtr", "L uplo trans n sides a tridiagonal_tau b work info", SYSTEM, "b"),
+    "pxormtr": Routine("ormtr", "L uplo adjoint n sides a factors b work info", (*SYSTEM, check_adjoint), "b"),
     "pxstedc": Routine(
         "stedc",
         "I n diagonal off_diagonal a work iwork info",

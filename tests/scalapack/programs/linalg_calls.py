@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgWarning
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
-from pyscalapack_redist.linalg import eigenproblems, solver_rules, systems, tridiagonal
+from pyscalapack_redist.linalg import bidiagonal, eigenproblems, free_memory, solver_rules, systems, tridiagonal
 from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10
@@ -86,6 +86,8 @@ def arguments() -> None:
         ("p = 'nuc' must be one of None, 2, -2, 'fro'", ValueError, lambda: linalg.cond(A, "nuc")),
         ("an array without elements has no condition", np.linalg.LinAlgError, lambda: linalg.cond(nothing[0])),
         ("tol = 1 and rtol = 2: give one of them", ValueError, lambda: linalg.matrix_rank(A, 1, rtol=2)),
+        ("driver = 'gesvdx' must be one of gesdd, gesvd", ValueError, lambda: linalg.svd(A, driver="gesvdx")),  # type: ignore[call-overload]
+        ("driver = 1 must be one of gesdd, gesvd", ValueError, lambda: linalg.svdvals(A, driver=1)),  # type: ignore[arg-type]
         ("tol = nan must be a finite number", ValueError, lambda: linalg.matrix_rank(A, np.nan)),
         ("rcond = 'x' must be a finite number", ValueError, lambda: linalg.pinv(A, "x")),
         ("like = Descriptor(3 x 3", DescriptorError, lambda: linalg.pinv(A, like=narrow)),
@@ -214,6 +216,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(warned) == (RANK == 0)
     wrong = 2
     fails("; pdsyevd: eigenvalue 1 ", np.linalg.LinAlgError, lambda: linalg.eigh(symmetric))
+    singular_values_again(monkeypatch)
     # Near Wilkinson's matrix: its last column nearly doubles in each step
     n = 60
     matrix = np.eye(n) - 0.9 * np.tril(np.ones((n, n)), -1)
@@ -281,7 +284,7 @@ def some_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(tridiagonal, "pxstedc", lambda z, *rest: [by_scalapack(z, *rest), spoil(z)][0])
         assert {"pdstedc", "pdsyevd"}.issubset(call(warnings_expected=1))
     with monkeypatch.context() as patch:
-        patch.setattr(tridiagonal, "NEGLIGIBLE", 0)
+        patch.setattr(free_memory, "NEGLIGIBLE", 0)
         assert "dstemr" in call()
         patch.setattr(tridiagonal, "free_memory", lambda: 1000)
         assert {"pdstedc", "dsterf"}.issubset(names := call()), names
@@ -303,6 +306,87 @@ def some_eigenvectors(monkeypatch: pytest.MonkeyPatch) -> None:
 def spoil(array: psr.DistributedArray) -> None:
     if array.local is not None:
         array.local[...] *= 1.001
+
+
+def singular_values_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What divide and conquer does not find, or finds wrong, p?gesvd computes in the same layout, and then in another."""
+    expected = np.linalg.svd(MATRIX, compute_uv=False)
+
+    def by_which(call: Callable[[], Any]) -> tuple[list[str], str]:
+        """The routines of ScaLAPACK and LAPACK that were called on this rank, and the warning."""
+        with warnings.catch_warnings(record=True, action="always") as warned, psr.timings() as phases:
+            result = call()
+        assert np.allclose(result if isinstance(result, np.ndarray) else result.S, expected)
+        assert len(warned) <= (RANK == 0)
+        return [its.name for its in phases if its.name[:2] in ("pd", "db", "dl")], "".join(
+            str(w.message) for w in warned
+        )
+
+    first = ["dbdsdc"] if RANK == 0 else []
+    fine = ["pdgebrd", *first, "pdormbr", "pdormbr"]
+    for a in (A, put(MATRIX, FITS)):
+        assert by_which(lambda a=a: linalg.svd(a)) == (fine, "")
+        assert by_which(lambda a=a: linalg.svd(a, driver="gesvd")) == (["pdgesvd"], "")
+        assert by_which(lambda a=a: linalg.svdvals(a)) == (["pdgebrd", "dlasq1"] if RANK == 0 else ["pdgebrd"], "")
+        assert by_which(lambda a=a: linalg.svdvals(a, driver="gesvd")) == (["pdgesvd"], "")
+    tall = put(np.vstack([MATRIX, MATRIX]), psr.Descriptor((2 * N, N), 2, SQUARE))
+    with psr.timings() as phases:
+        linalg.pinv(tall)
+    names = [its.name for its in phases if its.name[:2] in ("pd", "db")]
+    assert names == ["pdgeqrf", *fine, "pdormqr", "pdgemm"]
+    with monkeypatch.context() as patch:
+        patch.setattr(free_memory, "NEGLIGIBLE", 0)
+        assert by_which(lambda: linalg.svd(A)) == (fine, "")
+        needed = 5 * N * N * 8
+        for free, enough in ((4 * needed, True), (4 * needed - 1, False)):
+            patch.setattr(bidiagonal, "free_memory", lambda free=free: free if RANK == SIZE - 1 else 2**40)
+            assert by_which(lambda: linalg.svd(A)) == (fine if enough else ["pdgesvd"], "")
+        patch.setattr(bidiagonal, "free_memory", lambda: 2**40)
+        patch.setattr(bidiagonal, "MOST", N)
+        assert by_which(lambda: linalg.svd(A)) == (["pdgesvd"], "")
+    other = r"; the result is that of other routines, in \dx\d:2x2$"
+    for place in ("decompose_bidiagonal", "bidiagonal_values"):
+        with monkeypatch.context() as patch:
+            patch.setattr(bidiagonal, place, lambda d, e: None)
+            uv = place == "decompose_bidiagonal"
+            names, text = by_which(lambda uv=uv: linalg.svd(A, compute_uv=uv, layout=FITS))
+            assert names == ["pdgebrd", "pdgesvd"]
+            assert RANK or re.match(
+                r"svd: pdgebrd.* returned no result: the singular values of the bidiagonal matrix did not converge, in the "
+                rf"layout \dx\d:2x2{other}",
+                text,
+            ), text
+
+    def out_of_memory(*_: object) -> None:
+        raise MemoryError("no memory for U and V^T")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bidiagonal, "decompose_bidiagonal", out_of_memory)
+        fails("no memory for U and V^T", MemoryError, lambda: linalg.svd(A), 0)
+    wrong = 1
+
+    def spoiled(matrix: Any, *arguments: Any, **keywords: Any) -> Any:
+        nonlocal wrong
+        wrong -= 1
+        result = scalapack.pxgesvd(matrix, *arguments, **keywords)
+        return result if wrong < 0 or result.values is None else result._replace(values=result.values + 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bidiagonal, "pxormbr", lambda *arguments, **keywords: None)
+        names, text = by_which(lambda: linalg.svd(A, layout=FITS))
+        assert names == ["pdgebrd", *first, "pdgesvd"]
+        assert RANK or re.match(
+            rf"svd: pdgebrd and p\?ormbr of .* U \(s \* \(Vh y\)\) = A y is off by .*{other}", text
+        ), text
+        last = "there was no second try, as the operand has been overwritten; "
+        fails(last, np.linalg.LinAlgError, lambda: linalg.svd(put(MATRIX, FITS), overwrite_a=True))
+        patch.setattr(bidiagonal, "pxgesvd", spoiled)
+        names, text = by_which(lambda: linalg.svd(A, layout=FITS))
+        assert RANK or re.search(
+            r"off by .*; .*off by .*; the result is that of another layout, \dx\d:\d+x\d+$", text
+        ), text
+        wrong = 2
+        fails("svd: pdgebrd and p?ormbr of ", np.linalg.LinAlgError, lambda: linalg.svd(A, layout=FITS))
 
 
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg
 
 DTYPES = "fdFD"
-FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd")
+FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
 LEAST = 4  # decompositions of matrices up to this size choose their layout, since they need several blocks
 
 
@@ -312,9 +312,27 @@ def qr(case: Case) -> None:
         near(q.conj().T @ q, np.eye(few, dtype=case.dtype))
 
 
+def spectrum(case: Case) -> NDArray[Any]:
+    """A matrix with singular values of the kind that the case has as an option, which is taken from it."""
+    kind = case.options.get("values", "random")
+    case.options = {key: option for key, option in case.options.items() if key != "values"}
+    (m, n), few, rng = case.shape, min(case.shape), case.rng
+    if kind == "random":
+        return case.random(m, n)
+    if kind in ("identity", "zeros"):
+        return np.eye(m, n, dtype=case.dtype) * (kind == "identity")
+    values = {
+        "graded": np.logspace(0, -5 if case.dtype in "fF" else -14, few),
+        "clustered": np.where(np.arange(few) < few // 2, 1, 1e-3) * (1 + 1e-7 * rng.standard_normal(few)),
+        "deficient": np.where(np.arange(few) < few // 2, 1.0, 0),
+    }[kind]
+    left, right = (np.linalg.qr(case.random(size, few))[0] for size in (m, n))
+    return ((left * values) @ right.conj().T).astype(case.dtype)
+
+
 def svd(case: Case) -> None:
     m, n = case.shape
-    matrix, few = case.random(m, n), min(m, n)
+    matrix, few = spectrum(case), min(m, n)
     a, expected = case.put(matrix), np.linalg.svd(matrix, compute_uv=False)
     if not case.options.get("compute_uv", True):
         near(case.call(a, work=(m, n)), expected)
@@ -329,6 +347,11 @@ def svd(case: Case) -> None:
     near((left[:, :few] * s).astype(case.dtype) @ right[:few], matrix)
     near(left.conj().T @ left, np.eye(left.shape[1], dtype=case.dtype))
     near(right @ right.conj().T, np.eye(right.shape[0], dtype=case.dtype))
+
+
+def svdvals(case: Case) -> None:
+    matrix = spectrum(case)
+    near(case.call(case.put(matrix), work=matrix.shape), np.linalg.svd(matrix, compute_uv=False))
 
 
 def lstsq(case: Case) -> None:
@@ -354,6 +377,8 @@ SYSTEMS = [(19, 4), (1, 1), (2, 3), (0, 2), (3, 0), (17,), (14, 14)]
 SQUARES = [(19,), (1,), (2,), (0,), (14,)]
 SPECTRA = [(16,), (0,), (1,), (2,), (3,)]
 MATRICES = [(13, 6), (5, 11), (1, 1), (0, 3), (3, 0), (2, 2), (1, 9), (9, 1), (14, 14)]
+# Around the ratio of sides from which on a QR factorisation comes first, and beyond; 25 is LAPACK's least order that it divides
+SLENDER = [(16, 10), (15, 10), (10, 16), (60, 26), (26, 60), (90, 2), (2, 90)]
 GENERALIZED = [{"type": 1}, {"type": 2, "lower": False}, {"type": 3}, {"type": 3, "lower": False}]
 AXES = [{"ord": order, "axis": axis} for order in (None, 1, 2, np.inf) for axis in (0, 1)] + [{"ord": 2, "axis": -1}]
 # The last index is counted back from the end.
@@ -399,7 +424,24 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
     (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),
     (svd, MATRICES, [{}, {"full_matrices": False}, {"compute_uv": False}]),
-    (svd, [(1, 2)] * 4, [{"full_matrices": False}]),  # over a row of processes p?gesvd is not right for it
+    (svd, MATRICES, [{"driver": "gesvd"}, {"driver": "gesvd", "full_matrices": False}]),
+    (
+        svd,
+        [(1, 2)] * 4,
+        [{"full_matrices": False, "driver": "gesvd"}],
+    ),  # over a row of processes it is not right for it
+    (svd, SLENDER, [{}, {"full_matrices": False, "values": "clustered"}]),
+    (
+        svd,
+        [(40, 33), (33, 40)],
+        [{"values": values} for values in ("graded", "clustered", "deficient", "identity", "zeros")],
+    ),
+    (svdvals, MATRICES, [{}, {"driver": "gesvd"}]),
+    (
+        svdvals,
+        [(70, 31), (31, 33)],
+        [{"values": values} for values in ("random", "graded", "clustered", "deficient", "zeros")],
+    ),
     (lstsq, [(14, 5, 3), (5, 12, 2), (1, 1, 2), (2, 2, 2), (11, 4), (30, 1, 2), (1, 7, 2), (4, 4, 0)], [{}]),
     (
         lstsq,
@@ -455,6 +497,7 @@ def overwritten() -> None:
         "eigvalsh",
         "qr",
         "svd",
+        "svdvals",
         "lstsq",
         "pinv",
     ):
@@ -543,7 +586,16 @@ def no_numbers() -> None:
             assert np.array_equal(linalg.norm(a, order, axis=1), expected, equal_nan=True)
         for order in (None, "fro", 1, np.inf):
             assert np.isnan(linalg.norm(a, order)) if np.isnan(value) else linalg.norm(a, order) == value, (row, order)
-        single = linalg.inv, linalg.lu_factor, linalg.cholesky, linalg.cho_factor, linalg.qr, linalg.svd, linalg.eigh
+        single = (
+            linalg.inv,
+            linalg.lu_factor,
+            linalg.cholesky,
+            linalg.cho_factor,
+            linalg.qr,
+            linalg.svd,
+            linalg.eigh,
+            linalg.svdvals,
+        )
         single = (*single, linalg.eigvalsh, linalg.cond, linalg.matrix_rank, linalg.pinv)
         double = linalg.solve, linalg.lstsq, linalg.eigh
         calls: list[Callable[[], Any]] = [

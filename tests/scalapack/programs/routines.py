@@ -107,6 +107,57 @@ def linear_systems(x: Operands, n: int) -> None:
             near(keep(whole_of(desc, c, x.dtype)), keep(left @ hermitian @ left.conj().T), f"{uplo} {problem}")
 
 
+def square_factor(x: Operands, order: int, sides: str, multiply: Callable[..., None]) -> NDArray[Any]:
+    """Q or P, from its products with the identity matrix, which must agree with one another."""
+    products = []
+    for side in sides:
+        for trans in "Nc":
+            c, desc_c = x.local(np.eye(order, dtype=x.dtype))
+            multiply(x.wrap(c, desc_c), side=side, trans=trans)
+            product = whole_of(desc_c, c, x.dtype)
+            products.append(product if trans == "N" else product.conj().T)
+    for product in products:
+        near(product, products[0])
+    near(products[0].conj().T @ products[0], np.eye(order, dtype=x.dtype))
+    part = np.eye(*((order, 3) if "L" in sides else (3, order)), dtype=x.dtype)
+    c, desc_c = x.local(part)
+    multiply(x.wrap(c, desc_c), side=sides[0])
+    near(whole_of(desc_c, c, x.dtype), products[0] @ part if "L" in sides else part @ products[0])
+    return products[0]
+
+
+def bidiagonal(x: Operands, matrix: NDArray[Any]) -> None:
+    """A = Q B P^H, and B's singular values are those of A."""
+    (a, desc), more = x.local(matrix), x.more
+    result = scalapack.pxgebrd(*x.wrap(a, desc), **more)
+    assert all((part is None) == (x.grid.coords is None) for part in result)
+    reduced = whole_of(desc, a, x.dtype)
+    m, n = matrix.shape
+    b = np.triu(np.tril(reduced, m >= n), -(m < n))
+    assert not b.imag.any()
+    if result.d is not None and result.e is not None:
+        beside = np.diagonal(b, 1 if m >= n else -1).real
+        for vector, values, dim in ((result.d, np.diagonal(b).real, m >= n), (result.e, beside, m < n)):
+            indices = desc.global_indices(int(dim))
+            indices = indices[indices < values.size]
+            near(vector[: indices.size], values[indices])
+    q, p = (
+        square_factor(
+            x,
+            order,
+            sides,
+            lambda c, vect=vect, tau=tau, **letters: scalapack.pxormbr(
+                *x.wrap(a, desc), tau, *c, vect=vect, **letters, **more
+            ),
+        )
+        for vect, order, sides, tau in (
+            ("Q", m, "Lr" if m >= n else "L", result.tau_q),
+            ("p", n, "R" if m >= n else "Rl", result.tau_p),
+        )
+    )
+    near(q @ b @ p.conj().T, matrix)
+
+
 def orthogonal(x: Operands, m: int, n: int) -> None:
     few, matrix, sides, more = min(m, n), x.regular(m, n), random((max(m, n), 4), x.dtype), x.more
     (a, desc), (b, desc_b), (c, _) = x.local(matrix), x.local(sides), x.local(matrix)
@@ -125,6 +176,9 @@ def orthogonal(x: Operands, m: int, n: int) -> None:
     operands = *x.wrap(left, desc_q), *x.wrap(c, desc), *x.wrap(product, desc_p)
     scalapack.pxgemm(*operands, trans_a="C", alpha=2, beta=-1, **more)
     near(whole_of(desc_p, product, x.dtype), 2 * r - matrix[:few])
+    square = square_factor(x, m, "Lr", lambda c, **keys: scalapack.pxormqr(*x.wrap(a, desc), tau, *c, **keys, **more))
+    near(square[:, :few], q)
+    bidiagonal(x, matrix)
     scalapack.pxgels(*x.wrap(c, desc), *x.wrap(b, desc_b), **more)
     near(whole_of(desc_b, b, x.dtype)[:n], np.linalg.lstsq(matrix, sides[:m])[0])
     if (m, n) == (1, 2) and x.grid.shape[1] > 1:
@@ -183,9 +237,8 @@ def tridiagonal(x: Operands, n: int) -> None:
         scalapack.pxormtr(*reflectors, *x.wrap(q, desc), uplo=letter, **more)
         whole = whole_of(desc, q, x.dtype)
         near(whole @ t @ whole.conj().T, matrix, uplo)
-        back = "C" if x.dtype in "FD" else "T"
-        scalapack.pxormtr(*reflectors, *x.wrap(q, desc), uplo=letter, trans=back, **more)
-        near(whole_of(desc, q, x.dtype), np.eye(n, dtype=x.dtype), back)
+        scalapack.pxormtr(*reflectors, *x.wrap(q, desc), uplo=letter, trans="C", **more)
+        near(whole_of(desc, q, x.dtype), np.eye(n, dtype=x.dtype), uplo)
         y = Operands(x.grid, real, x.form, x.block)
         z, desc_z = y.local(np.zeros((n, n), real))
         inside = x.grid.coords is not None
@@ -320,6 +373,33 @@ def refused(grid: ProcessGrid) -> None:
         beside = Descriptor((12, 12), 2, ProcessGrid((1, 2), WORLD, ranks=[[0, SIZE - 1]]))
         trio = Descriptor((12, 12), 2, ProcessGrid((1, 2), WORLD, ranks=[[0, 1]]))
         raises(DescriptorError, "pass context=", lambda: copy(None, beside, None, trio))
+    for shape, vect, side in (((12, 12), "P", "L"), ((12, 10), "P", "L"), ((10, 12), "Q", "R")):
+        desc = Descriptor(shape, 2, grid)
+        words = f"netlib's p?ormbr cannot multiply so for a matrix of {shape[0]} x {shape[1]}"
+        raises(
+            DescriptorError,
+            words,
+            lambda desc=desc, vect=vect, side=side: scalapack.pxormbr(
+                None,
+                desc,
+                None,
+                None,
+                Descriptor((10, 10) if 10 in desc.shape else desc.shape, 2, grid),
+                vect=vect,
+                side=side,
+            ),
+        )
+    order = "Q is of order 12 and desc_c has 10 rows"
+    raises(DescriptorError, order, lambda: scalapack.pxormqr(None, fine, None, None, Descriptor((10, 2), 2, grid)))
+    order = "P is of order 12 and desc_c has 10 columns"
+    narrow = Descriptor((12, 10), 2, grid)
+    raises(DescriptorError, order, lambda: scalapack.pxormbr(None, fine, None, None, narrow, vect="P", side="R"))
+    for key, text in (
+        ("trans", "trans = 'T' must be one of 'N'"),
+        ("side", "side = 'T'"),
+        ("vect", "vect = 'T' must be"),
+    ):
+        raises(DescriptorError, text, lambda key=key: scalapack.pxormbr(None, fine, None, None, fine, **{key: "T"}))
     if a is None or b is None:
         return
     pivots, even = np.zeros(20, np.intc), Descriptor((12, 12), 2, grid)
@@ -338,6 +418,8 @@ def refused(grid: ProcessGrid) -> None:
     frozen.flags.writeable = False
     factored = "this routine is for float32, float64, complex64, complex128"
     cases: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (ArrayError, "tau is None: pass what pxgebrd", lambda: scalapack.pxormbr(a, fine, None, b, fine)),
+        (ArrayError, "tau is None: pass what pxgeqrf", lambda: scalapack.pxormqr(a, fine, None, b, fine)),
         (ArrayError, "pivots is None", lambda: scalapack.pxgetrs(a, even, None, sides.zeros(), sides)),
         (ArrayError, "a is None, but this rank is in the grid", lambda: copy(None, fine, b, fine)),
         (ArrayError, "a is a list: it must be a NumPy array", lambda: copy([[1.0]], fine, b, fine)),

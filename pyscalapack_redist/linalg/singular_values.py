@@ -1,0 +1,257 @@
+"""Singular value decomposition, singular values alone, and the routines that others compute by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..distributed_array import DistributedArray
+from .bidiagonal import (
+    Triplets,
+    by_divide_and_conquer,
+    by_rotations,
+    fits_one_rank,
+    values_by_dqds,
+    values_by_rotations,
+)
+from .check import Check, Claim, Sums
+from .decompositions import SQUARES, check_any_matrix, order_claim, orthogonal_claim, product_claim, scale_by_power
+from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
+from .working_layouts import routine, shaped_like
+
+R = TypeVar("R")
+Decompose = Callable[[Problem, DistributedArray, bool], Triplets]
+DRIVERS = ("gesdd", "gesvd")
+
+
+class SVDResult(NamedTuple):
+    """Result of `svd`.
+
+    Attributes
+    ----------
+    U : DistributedArray
+        Left singular vectors, its columns.
+    S : ndarray
+        Singular values, descending, on every rank.
+    Vh : DistributedArray
+        Right singular vectors, its rows.
+    """
+
+    U: DistributedArray
+    S: NDArray[np.floating[Any]]
+    Vh: DistributedArray
+
+
+class SVDOptions(RoutineOptions, total=False):
+    """Keyword arguments of `svd`, for its overloads."""
+
+    driver: Literal["gesdd", "gesvd"]
+
+
+def _argument_check(driver: str) -> Callable[[DistributedArray], ShapeAndLayout]:
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        if driver not in DRIVERS:
+            raise ValueError(f"driver = {driver!r} must be one of {', '.join(DRIVERS)}")
+        return check_any_matrix(a)
+
+    return check_arguments
+
+
+@overload
+def svd(
+    a: DistributedArray,
+    full_matrices: bool = ...,
+    compute_uv: Literal[True] = ...,
+    **options: Unpack[SVDOptions],
+) -> SVDResult: ...
+
+
+@overload
+def svd(
+    a: DistributedArray, full_matrices: bool = ..., *, compute_uv: Literal[False], **options: Unpack[SVDOptions]
+) -> NDArray[np.floating[Any]]: ...
+
+
+@routine
+def svd(
+    a: DistributedArray,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    *,
+    driver: Literal["gesdd", "gesvd"] = "gesdd",
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> Any:
+    """Singular value decomposition, as `numpy.linalg.svd`. Collective, as `solve`.
+
+    Parameters
+    ----------
+    a, overwrite_a, check_finite, check, layout
+        As for all routines of `linalg`; of m x n elements. Values without vectors are checked by the sum of their squares,
+        their order and their being finite, which is weaker.
+    full_matrices : bool
+        Whether U is of m x m and Vh of n x n; otherwise of m x min(m, n) and min(m, n) x n.
+    compute_uv : bool
+        Whether vectors are computed.
+    driver : {"gesdd", "gesvd"}
+        As SciPy's `lapack_driver`. "gesdd": divide and conquer, on one rank for the bidiagonal matrix; from order 26,000 on,
+        and where 5 min(m, n)² real numbers are more than a quarter of the least free memory of a rank, it is "gesvd". "gesvd":
+        p?gesvd, which is slower, and may find tiny singular values of graded matrices with a smaller relative error.
+
+    Returns
+    -------
+    SVDResult, or ndarray without `compute_uv`
+        `U`, `S` on every rank, and `Vh`; U and Vh in the blocks and on the grid of `a`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A singular value did not converge.
+    ValueError
+        `driver` is not one of these.
+    """
+    problem = Problem({"a": a}, _argument_check(driver))
+    exponent = problem.exponent("a")
+    if not compute_uv:
+        return scale_by_power(singular_values(problem, driver), exponent)
+
+    def work(decompose: Decompose) -> Triplets:
+        verify = Check(problem, scaled=True)
+        y = verify.vectors(a.shape[1])
+        verify.add_operand("a", right=y, exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
+        u, values, vh = decompose(problem, matrix, full_matrices)
+        require_triplets(verify, u, values, vh, y)
+        return u, values, vh
+
+    u, values, vh = attempt(problem, a.shape, work, driver=driver)
+    return SVDResult(
+        problem.to_result(u, shaped_like(a.desc, u.shape)),
+        scale_by_power(values, exponent),
+        problem.to_result(vh, shaped_like(a.desc, vh.shape)),
+    )
+
+
+@routine
+def svdvals(
+    a: DistributedArray,
+    *,
+    driver: Literal["gesdd", "gesvd"] = "gesdd",
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> NDArray[np.floating[Any]]:
+    """Singular values, as `numpy.linalg.svdvals` and `scipy.linalg.svdvals`. Collective, as `solve`.
+
+    Computed and checked as by `svd` without `compute_uv`.
+
+    Parameters
+    ----------
+    a, overwrite_a, check_finite, check, layout
+        As for all routines of `linalg`.
+    driver : {"gesdd", "gesvd"}
+        "gesdd": p?gebrd, and LAPACK's dqds on one rank; "gesvd": p?gesvd.
+
+    Returns
+    -------
+    ndarray
+        Descending, on every rank.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A singular value did not converge.
+    ValueError
+        `driver` is not one of these.
+    """
+    problem = Problem({"a": a}, _argument_check(driver))
+    return scale_by_power(singular_values(problem, driver), problem.exponent("a"))
+
+
+def attempt(
+    problem: Problem,
+    shape: tuple[int, ...],
+    work: Callable[[Decompose], R],
+    more_routines: str = "",
+    driver: str = "gesdd",
+) -> R:
+    """As `Problem.attempt`, with the way to decompose a matrix of this shape as the argument of the work. Collective."""
+
+    def by(decompose: Decompose) -> Callable[[], R]:
+        return lambda: work(decompose)
+
+    if driver == "gesvd" or not fits_one_rank(problem, min(shape)):
+        return problem.attempt(by(by_rotations), f"gesvd{more_routines}")
+    names = f"gebrd and p?{'un' if problem.dtype.kind == 'c' else 'or'}mbr{more_routines}"
+    return problem.attempt(by(by_divide_and_conquer), names, other_work=by(by_rotations))
+
+
+def singular_values(problem: Problem, driver: str = "gesdd") -> NDArray[Any]:
+    """Singular values of the operand a divided by 2**exponent. Collective."""
+
+    def work(solve: Callable[[Problem, DistributedArray], NDArray[Any]]) -> NDArray[Any]:
+        verify, exponent = Check(problem, scaled=True), problem.exponent("a")
+        verify.add_operand("a", exponent=exponent)
+        matrix = problem.move("a", exponent=exponent)
+        values, size = solve(problem, matrix), max(matrix.shape)
+
+        def make_claims(sums: dict[str, Sums]) -> list[Claim]:
+            square = sums["a"].norm ** 2
+            error = np.abs((values.astype(verify.real) ** 2).sum() - square)
+            return [
+                Claim("the sum of s² is norm(A)²", error, verify.bound(size, SQUARES) * square),
+                order_claim("the singular values descend from a number that is not negative", -values, values),
+            ]
+
+        verify.require(make_claims)
+        return values
+
+    if driver == "gesvd":
+        return problem.attempt(lambda: work(values_by_rotations), "gesvd")
+    return problem.attempt(lambda: work(values_by_dqds), "gebrd", other_work=lambda: work(values_by_rotations))
+
+
+def require_triplets(
+    check: Check, u: DistributedArray, values: NDArray[Any], vh: DistributedArray, y: NDArray[Any]
+) -> dict[str, Sums]:
+    """Require U (s * (Vh y)) = A y, and that U and Vh are orthogonal. Collective.
+
+    The product "a" of A y must have been added. Returns the sums of the first round, with Vh y as "vh".
+    """
+    if not check.active:
+        return {}
+    left, right = check.vectors(u.shape[1], 1), check.vectors(vh.shape[0], 2)
+    check.add("u", u, right=left)
+    check.add("vh", vh, right=y, left=right)
+    first = check.sums()
+    few = values.size
+    product = np.zeros((u.shape[1], y.shape[1]), first["a"].right.dtype)
+    product[:few] = values[:, None] * first["vh"].right[:few]
+    check.add("u", u, right=product, left=first["u"].right)
+    check.add("vh", vh, right=first["vh"].left)
+    shape = (u.shape[0], vh.shape[1])
+    check.require(
+        lambda sums: [
+            product_claim(check, "U (s * (Vh y)) = A y", sums["u"].right, first["a"], shape),
+            orthogonal_claim(check, "U^H (U y) = y", sums["u"].left, left),
+            orthogonal_claim(check, "Vh (Vh^H y) = y", sums["vh"].right, right),
+            order_claim("the singular values descend from a number that is not negative", -values, values),
+        ]
+    )
+    return first
+
+
+def check_tolerance(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, float | int | np.floating) and np.isfinite(value)):
+        raise ValueError(f"{name} = {value!r} must be a finite number, or None")
+
+
+def relative_tolerance(value: float | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> float:
+    """Singular values up to this times the largest count as zero; by default those that are zero but for rounding."""
+    return float(np.finfo(dtype).eps) * max(shape) if value is None or value < 0 else value
