@@ -6,7 +6,7 @@ Routines are collective over the communicator of their operands, which may have 
   afterwards. Otherwise no operand is changed.
 - `check_finite`: whether infs and NaNs are refused, by a ValueError. Results of operands with infs or NaNs are not checked.
 - `check`: whether the result is checked, by products with random vectors. A wrong result is computed once more in another
-  layout, with a warning.
+  layout, singular values by p?gesvd, with a warning.
 - `layout`: a Descriptor, or a DistributedArray that has it: the layout of the first operand to work in. By default an operand's
   own layout if it fits, else that of `layout_for`.
 - `like`: a Descriptor, or a DistributedArray that has it: the layout of the result.

@@ -100,8 +100,8 @@ def svd(
         Whether vectors are computed.
     driver : {"gesdd", "gesvd"}
         As SciPy's `lapack_driver`. "gesdd": divide and conquer, on one rank for the bidiagonal matrix; from order 26,000 on,
-        and where 5 min(m, n)² real numbers are more than a quarter of the least free memory of a rank, it is "gesvd". "gesvd":
-        p?gesvd, which is slower, and may find tiny singular values of graded matrices with a smaller relative error.
+        and where 5 min(m, n)² real numbers are more than 64 MiB and a quarter of the least free memory, it is "gesvd". "gesvd":
+        p?gesvd, which is slower; tiny singular values of graded matrices have a smaller relative error.
 
     Returns
     -------

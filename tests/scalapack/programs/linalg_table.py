@@ -668,6 +668,19 @@ def extremes() -> None:
             call(a, layout=a)
 
 
+def graded() -> None:
+    """Tiny singular values of a graded matrix: p?gesvd and dqds have each right, ?bdsdc relative to the largest."""
+    n = 60
+    matrix = np.logspace(0, -30, n)[:, None] * random((n, n), "d")
+    # By Jacobi's method, which has each right; without the default options, by which tiny ones become 0
+    sizes, _, _, scales, *_ = scipy.linalg.lapack.dgejsv(matrix, joba=2, jobu=3, jobv=3)
+    expected = sizes * scales[0] / scales[1]
+    a = put(matrix, psr.Descriptor((n, n), 8, SQUARE))
+    for values in (linalg.svd(a, driver="gesvd").S, linalg.svdvals(a, driver="gesvd"), linalg.svdvals(a)):
+        assert np.abs(values / expected - 1).max() < 1e-11
+    near(linalg.svd(a).S, expected)
+
+
 def main() -> None:
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", ResourceWarning)
@@ -677,6 +690,7 @@ def main() -> None:
     not_regular()
     no_numbers()
     extremes()
+    graded()
     WORLD.Barrier()
     if RANK == 0:
         print("OK", flush=True)
