@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import launch
 import packages
 import pytest
+
+from pyscalapack_redist.linalg.rates import VARIABLE
 
 PROGRAM = Path(__file__).parent / "programs" / "with_elpa.py"
 EIGH = Path(__file__).parent / "programs" / "eigh_with_elpa.py"
@@ -31,12 +34,19 @@ def test_refused_layouts_fail(condition: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=LONG) for ranks in (1, 3, 4))])
-def test_eigh_by_elpa(ranks: int) -> None:
-    assert launch.run(EIGH, ranks, env=packages.environment("libelpa"), alone=True, timeout=250).stdout == "OK\n"
+def test_eigh_by_elpa(ranks: int, tmp_path: Path) -> None:
+    assert launch.run(EIGH, ranks, env=on_grids(tmp_path), alone=True, timeout=250).stdout == "OK\n"
+
+
+def on_grids(folder: Path) -> dict[str, str]:
+    """The environment with ELPA, and rates by which small matrices, too, are computed on a grid."""
+    path = folder / "rates.json"
+    path.write_text(json.dumps({"eigh": [1.0, 1e30, 0.0]}))
+    return {**packages.environment("libelpa"), VARIABLE: str(path)}
 
 
 def test_an_elpa_that_is_missing_or_of_another_mpi_is_named(tmp_path: Path) -> None:
     """The file is no library; so `driver="elpa"` is refused on all ranks, and the default takes ScaLAPACK."""
     (tmp_path / "libelpa.so").write_text("no library")
-    environment = {**packages.environment("libelpa"), "PYSCALAPACK_REDIST_ELPA": str(tmp_path / "libelpa.so")}
+    environment = {**on_grids(tmp_path), "PYSCALAPACK_REDIST_ELPA": str(tmp_path / "libelpa.so")}
     assert launch.run(EIGH, 2, "missing", env=environment, alone=True).stdout == "OK\n"
