@@ -509,6 +509,8 @@ class Group:
                     self.check_peers()
 
                 outcome = wait_until(lambda: self.count(voting), check_peers)
+            with progress.hold_interrupts():
+                progress.advance_others()  # what follows from the votes of interrupted agreements comes before
         except CollectiveError:
             raise
         except BaseException as caught:

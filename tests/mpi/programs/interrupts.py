@@ -20,7 +20,7 @@ from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import groups, waiting
+from pyscalapack_redist.comm import group, groups, waiting
 from pyscalapack_redist.engine import make as batches
 
 WORLD = MPI.COMM_WORLD
@@ -88,6 +88,38 @@ def while_planning() -> None:
         WORLD.Barrier()
         psr.redistribute(move.a, move.b)
         move.works()
+
+
+def plans_are_kept_in_one_order() -> None:
+    """After an interrupt in an agreement, and the next one whose votes arrive with it, all ranks drop the same plans later."""
+    comm = WORLD.Dup()
+    grids = [psr.ProcessGrid(shape, comm) for shape in ((SIZE, 1), (1, SIZE))]
+
+    def has_arrived(ranks: Any) -> bool:
+        """Whether a vote of the next agreement has."""
+        return ranks.voting_ring is not None or ranks.channel.comm.Iprobe(MPI.ANY_SOURCE, ranks._notices - 1)
+
+    def agree(n: int) -> Any:
+        return psr.redistribute(*(psr.Descriptor((n, 8), 4, grid) for grid in grids)).inside.group
+
+    with mock.patch.object(group, "MOST_PLANS", 2):
+        for _ in range(3):
+            agree(8)
+            ranks = agree(9)
+            if RANK == 0:
+                with interrupted():
+                    agree(8)
+                WORLD.Barrier()
+                last = time.monotonic() + limit(1.0)
+                ranks.count()  # that alone: nothing follows from it yet
+                while not has_arrived(ranks) and time.monotonic() < last:
+                    ranks.count()
+            else:
+                WORLD.Barrier()
+                agree(8)
+            for n in (9, 10, 8, 9, 10):
+                agree(n)
+    comm.Free()
 
 
 def while_batching() -> None:
@@ -247,6 +279,7 @@ def main() -> None:
     calls: list[Callable[[], None]] = [
         in_a_call,
         while_planning,
+        plans_are_kept_in_one_order,
         while_batching,
         before_a_batch_is_agreed,
         as_calls_end,
