@@ -301,7 +301,17 @@ class Group:
     # -- tickets and votes
 
     def draw_ticket(self) -> int:
-        """Draw the next ticket, the first tag of an operation. All ranks draw them in the same order."""
+        """Draw the next ticket, the first tag of an operation. All ranks draw them in the same order.
+
+        Tags come again. If a transfer in flight has those of this ticket, it waits until that has ended. Called with
+        interrupts held back.
+        """
+        if self.transfers:
+            coming = self.coming_ticket
+            earlier = next((each for each in self.transfers if each.has_ticket(coming)), None)
+            if earlier is not None:
+                with self.aborting_if_forced():
+                    wait_until(earlier.advance, self.check_peers, patience=math.inf)
         self.tickets.drawn += 1
         return self.ticket
 
@@ -430,6 +440,11 @@ class Group:
     def coming_ticket(self) -> int:
         """The ticket that is drawn next."""
         return TAGS * ((self.tickets.drawn + 1) % self._most_tickets)
+
+    def take_up_transfers(self) -> None:
+        """Let this thread make progress on the transfers in flight that other threads have started, or left as they ended."""
+        if self.transfers:
+            progress.tasks_in_flight().update(self.transfers)
 
     def failure_code(self, error: BaseException | None) -> int:
         """The field `failed` of a vote for an error on this rank, or for None."""
@@ -691,6 +706,7 @@ class Group:
         """
         reason = self.communication_error()
         self.settle_series()
+        self.take_up_transfers()
         try:
             if reason is None:
                 self.channel.make_progress()

@@ -224,6 +224,10 @@ class Transfer(Generic[Result]):
         self._vote, self.expected, self._mark, self._tested = vote, expected, 0, 0.0
         return self
 
+    def has_ticket(self, ticket: int) -> bool:
+        """Whether it has drawn this ticket. Not collective."""
+        return self._payload.series is None and self._ticket == ticket
+
     # -- states
 
     def advance(self, block: bool = False) -> bool:

@@ -5,6 +5,7 @@ and relabelled ones.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import os
 import pickle
@@ -20,6 +21,8 @@ from mpi4py import MPI
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.comm import channel, groups
+from pyscalapack_redist.comm.transfer import State
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES
 
 WORLD = MPI.COMM_WORLD
@@ -278,6 +281,56 @@ def in_two_threads() -> None:
         duplicate.Free()
 
 
+def tags_come_again() -> None:
+    """More transfers in flight than there are tickets with tags of their own, and ranks that wait for them in other orders."""
+    comm = WORLD.Dup()
+    a, b = (psr.Descriptor((700, 600), 8, psr.ProcessGrid(shape, comm)) for shape in ((comm.size, 1), (1, comm.size)))
+    with mock.patch.object(channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)):
+        plans = [psr.redistribute(a, b, exchange=name) for name in ("synchronized", "windowed", "nonblocking")]
+    assert plans[0].inside.group is None or plans[0].inside.group.channel.tags == 16
+    for _ in range(3):
+        outs = [plan.start((k + 1) * numbers(a)) for k, plan in enumerate(plans * 4)]
+        for k in range(len(outs))[:: -1 if WORLD.rank % 2 else 1]:
+            assert np.array_equal(outs[k].wait(), (k + 1) * numbers(b)), k
+    comm.Free()
+
+
+def few_tags(made: Any, make: Any, comm: MPI.Intracomm) -> None:
+    make(made, comm)
+    made.tags = 16
+
+
+def one_thread_after_another() -> None:
+    """What a thread has started, and what is left of it as the thread ends, goes on in calls of another thread, and first."""
+    comm = WORLD.Dup()
+    a, b = (
+        psr.Descriptor((1200, 1200), 8, psr.ProcessGrid(shape, comm)) for shape in ((comm.size, 1), (1, comm.size))
+    )
+    plan = psr.redistribute(a, b)
+    source, result = numbers(a), plan(numbers(a))
+    for is_moving in (False, True):
+        transfers: list[Any] = []
+
+        def start(is_moving: bool = is_moving, transfers: list[Any] = transfers) -> None:
+            transfers.append(plan.start(source))
+            while is_moving and transfers[0].state < State.MOVING:
+                transfers[0].test()
+
+        thread = threading.Thread(target=start)
+        thread.start()
+        thread.join()
+        assert np.array_equal(plan(3 * source), 3 * result)
+        other = plan.start(5 * source)
+        for transfer, factor in ((transfers[0], 1), (other, 5))[:: -1 if WORLD.rank % 2 else 1]:
+            assert np.array_equal(transfer.wait(), factor * result)
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    comm.Free()
+    assert np.array_equal(transfers[-1].wait(), result)
+    assert not groups._never_freed
+
+
 def main() -> None:
     for comm in communicators():
         for part in (in_flight, scatter_and_gather, kept, legs, on_others, relabelled):
@@ -286,6 +339,8 @@ def main() -> None:
     pickled()
     freed()
     in_two_threads()
+    one_thread_after_another()
+    tags_come_again()
     WORLD.Barrier()
     if WORLD.rank == 0:
         print("OK", flush=True)
