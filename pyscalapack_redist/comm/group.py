@@ -355,9 +355,12 @@ class Group:
 
     def settle_series(self) -> bool:
         """Make progress on series that end; True when all have ended."""
-        for settling in list(self.settling):
-            if settling.advance():
-                progress.tasks_in_flight().pop(settling, None)
+        if not self.settling:
+            return True
+        with progress.hold_interrupts():
+            for settling in list(self.settling):
+                if settling.advance():
+                    progress.tasks_in_flight().pop(settling, None)
         return not self.settling
 
     def check_usable(self) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import groups, series, waiting
+from pyscalapack_redist.comm import groups, progress, series, waiting
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -164,6 +166,34 @@ def calls_are_counted_alike() -> None:
     assert not groups._never_freed
 
 
+def interrupts_while_a_series_ends() -> None:
+    """A failed rank takes part in the end of the series whenever it waits; an interrupt in that leaves the ranks usable."""
+    comm = WORLD.Dup()
+    move, other = Moves(comm=comm, one_way=True), Moves(comm=comm, agree="always")
+    move.works(5)
+    if RANK == SIZE - 1:
+        advance, came = series.Settling._try_to_end, []
+
+        def interrupted_advance(settling: series.Settling) -> bool:
+            if progress.current_hold() is None and not came:
+                came.append(os.kill(os.getpid(), signal.SIGINT))
+                time.sleep(0)  # Python handles it here
+            return advance(settling)
+
+        with mock.patch.object(waiting, "FAILURE_SECONDS", 0.1), pytest.raises(psr.ArrayError, match="alpha"):
+            another_factor(move, 5)
+        with mock.patch.object(series.Settling, "_try_to_end", interrupted_advance):
+            other.works(1)
+        WORLD.Barrier()
+    else:
+        time.sleep(0.4)
+        other.works(1)
+        WORLD.Barrier()
+    other.works(3)
+    comm.Free()
+    assert not groups._never_freed
+
+
 def failing(wrong: Callable[[Moves, int], Any], one_way: bool = False, of: int = 0, call: int = 5) -> None:
     """A call that is wrong on one rank. All fail in that one or a later one, and then at once; another plan works."""
     comm = WORLD.Dup()
@@ -261,6 +291,7 @@ def main() -> None:
     refused_first_calls()
     if ALL_APART:
         a_failed_rank_does_something_else()
+        interrupts_while_a_series_ends()
         calls_are_counted_alike()
     errors_before_the_first()
     for of in range(SIZE):
