@@ -184,13 +184,18 @@ def bound_by_the_first(world: EngineWorld) -> None:
         return
     assert not world.unreceived(), world.unreceived()
     assert not world.never_freed, f"never freed by {world.never_freed}"
+    for number, step in enumerate(world.script):
+        if "agree" in step.ways:
+            outcomes = {str(rank.did[number]) for rank in world.ranks} - {"unknown"}
+            assert len(outcomes) < 2, f"agreement {number}: {outcomes}"
+            assert any(step.faults) or world.interrupted or outcomes == {"done"}, f"agreement {number}: {outcomes}"
     for name in dict.fromkeys(step.plan for step in world.script):
         _bound_by_its_first(world, name)
 
 
 def _bound_by_its_first(world: EngineWorld, name: str) -> None:
     """The same for one of the plans, of which its own calls count."""
-    numbers = [number for number, step in enumerate(world.script) if step.plan == name]
+    numbers = [k for k, step in enumerate(world.script) if step.plan == name and "agree" not in step.ways]
     uses = [[rank.did[number] for number in numbers] for rank in world.ranks]
     became = [[_settled(use) for use in uses_of_rank] for uses_of_rank in uses]
     by_call = list(zip(*became, strict=True))
@@ -416,6 +421,11 @@ def bound_plans(*ways: tuple[str, str]) -> Callable[[Rank], dict[str, Any]]:
     return wanted
 
 
+def bound_and_others(rank: Rank) -> dict[str, Any]:
+    """Two plans that their first calls bind, and one on whose calls ranks vote."""
+    return {**ALIKE(rank), "third": plan_of(rank, "columns", "rows")}
+
+
 BOUND_PLANS = ("first", "second", "third")
 ALIKE = bound_plans(("rows", "columns"), ("rows", "columns"))
 CROSSING = bound_plans(("rows", "columns"), ("columns", "rows"), ("0", "-1"))
@@ -565,6 +575,7 @@ MANY_CALLS = Kind(steps=(6, 12), faults=FAULTS)
 TWO, THREE = BOUND_PLANS[:2], BOUND_PLANS
 TWO_STARTED, THREE_STARTED = Kind(TWO, (2, 7), ("start",), mixed=False), Kind(THREE, (3, 9), ("start",), mixed=False)
 TWO_MIXED, THREE_MIXED = Kind(TWO, (4, 10), STORM), Kind(THREE, (5, 12), STORM)
+BESIDE = Kind(THREE, (4, 10), (*STORM, "agree"), FAULTS)
 TWO_BAD, THREE_BAD = (kind._replace(faults=FAULTS) for kind in (TWO_MIXED, THREE_MIXED))
 
 # What is tried, where, with what kind of scripts of which plans.
@@ -615,6 +626,9 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("two agreed once, late", "apart", TWO_MIXED, ALIKE, {**BOUND, "late": [1]}),
     ("two agreed once, late", "three apart", TWO_BAD, ALIKE, {**BOUND, "late": [0]}),
     ("two agreed once, interrupts", "apart, mixed", TWO_BAD, ALIKE, {**BOUND, "interrupts": 2}),
+    ("agreed once beside others", "apart, three apart, mixed", BESIDE, bound_and_others, BOUND),
+    ("agreed once beside others, late", "three apart", BESIDE, bound_and_others, {**BOUND, "late": [1]}),
+    ("agreed once beside others, interrupts", "three apart", BESIDE, bound_and_others, {**BOUND, "interrupts": 2}),
     ("three agreed once, in flight", "apart, three apart", THREE_STARTED, CROSSING, BOUND),
     ("three agreed once", "three apart", THREE_BAD, CROSSING, BOUND),
     ("three agreed once, late", "mixed", THREE_MIXED, CROSSING, {**BOUND, "late": [2]}),
