@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError, WaitTimeoutError
 from . import progress
+from .caches import Plans, Staging
 from .channel import Channel, Request
 from .gather_scatter import GatherScatter
 from .guard import Guard
@@ -45,38 +46,9 @@ from .vote import (
 )
 from .waiting import Waiting
 
-MOST_PLANS = 32
 DATA, CONTROL, TAGS = range(
     3
 )  # of a ticket: the tag of its data, that of its gather-scatters, and the number of its tags
-
-
-class Plans(OrderedDict[Hashable, Any]):
-    """Cached plans, the most recently used last. All ranks make the same calls, so they cache the same plans."""
-
-    def keep(self, key: Hashable, plan: Any) -> None:
-        """Cache a plan; drop the least recently used one if there are too many."""
-        self[key] = plan
-        self.move_to_end(key)
-        while len(self) > MOST_PLANS:
-            self.popitem(last=False)
-
-
-class Staging:
-    """The largest staging buffer that no transfer uses at present."""
-
-    def __init__(self) -> None:
-        self._buffer: NDArray[np.uint8] | None = None
-
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """Take the buffer, or make one if that is smaller than `size` bytes."""
-        buffer, self._buffer = self._buffer, None
-        return buffer if buffer is not None and buffer.nbytes >= size else np.empty(size, np.uint8)
-
-    def put_back(self, buffer: NDArray[np.uint8]) -> None:
-        """Keep a buffer for the next transfer, unless a larger one is here."""
-        if self._buffer is None or self._buffer.nbytes < buffer.nbytes:
-            self._buffer = buffer
 
 
 def first_known(values: list[Any]) -> Any:
@@ -184,9 +156,13 @@ class InterruptedAgreement:
 
     def advance(self, block: bool = False) -> bool:
         """Make progress; True when other ranks need nothing more of this one. Never raises."""
+        has_ended = self._group.abort_reason is not None or self._advance()
+        if has_ended:
+            self._group.interrupted.pop(self, None)
+        return has_ended
+
+    def _advance(self) -> bool:
         group = self._group
-        if group.abort_reason is not None:
-            return True
         if self._followup is None:
             outcome = group.count(self._voting)
             if outcome is None:
@@ -263,6 +239,8 @@ class Group:
         The number of tickets drawn.
     transfers : dict
         Transfers in flight, in the order of their tickets.
+    interrupted : dict
+        Interrupted agreements in which this rank still takes part.
     series : dict
         The series of such calls, by tag.
     settling : dict
@@ -287,6 +265,7 @@ class Group:
         self.lock = threading.Lock()
         self.aborted_uses: list[Any] = []  # kept alive, because MPI may still access their memory
         self.transfers: dict[Any, None] = {}
+        self.interrupted: dict[InterruptedAgreement, None] = {}
         self.tickets = Tickets()
         self.settling, self.series = dict[Settling, None](), dict[int, Series]()
         self._series_drawn = 0
@@ -437,7 +416,7 @@ class Group:
     @property
     def in_flight(self) -> bool:
         """Whether an operation that this rank has started is not complete."""
-        return bool(self.transfers or self._votings) or not self.settle_series()
+        return bool(self.transfers or self._votings or self.interrupted) or not self.settle_series()
 
     @property
     def coming_ticket(self) -> int:
@@ -533,9 +512,8 @@ class Group:
             raise
         except BaseException as caught:
             if cast is not None:
-                progress.tasks_in_flight()[
-                    InterruptedAgreement(self, *cast, error or caught, statements, has_followup)
-                ] = None
+                agreement = InterruptedAgreement(self, *cast, error or caught, statements, has_followup)
+                self.interrupted[agreement] = progress.tasks_in_flight()[agreement] = None
             raise
         if not is_good(outcome):
             refusal = self.start_refusal(ticket, error, statements)

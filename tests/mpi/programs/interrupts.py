@@ -20,7 +20,7 @@ from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import group, groups, waiting
+from pyscalapack_redist.comm import caches, groups, waiting
 from pyscalapack_redist.engine import make as batches
 
 WORLD = MPI.COMM_WORLD
@@ -102,7 +102,7 @@ def plans_are_kept_in_one_order() -> None:
     def agree(n: int) -> Any:
         return psr.redistribute(*(psr.Descriptor((n, 8), 4, grid) for grid in grids)).inside.group
 
-    with mock.patch.object(group, "MOST_PLANS", 2):
+    with mock.patch.object(caches, "MOST_PLANS", 2):
         for _ in range(3):
             agree(8)
             ranks = agree(9)
