@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError, WaitTimeoutError
