@@ -158,12 +158,13 @@ class Use:
         begin: Callable[[Any, Run], Progress] | None = None,
     ) -> None:
         """Use these exchanges and that memory; `begin` continues the run of a compiled call."""
-        self.binding, self.exchange = binding, binding.exchanges[0]
+        exchange = binding.exchanges[0]
         self._staging = self._group.staging.take(binding.private_bytes) if staging is None else staging
-        run = self._run()
+        run = self._run(binding)
         if begin is None and self.series is not None:
             begin = functools.partial(SeriesMessages, self.series)
-        self.progress = self.exchange.begin(run) if begin is None else begin(self.exchange, run)
+        progress = exchange.begin(run) if begin is None else begin(exchange, run)
+        self.binding, self.exchange, self.progress = binding, exchange, progress  # all, or after an error none
 
     @property
     def _group(self) -> Group:
@@ -171,12 +172,11 @@ class Use:
         assert group is not None
         return group
 
-    def _run(self) -> Run:
+    def _run(self, binding: Binding) -> Run:
         # The closure below does not refer to `self`: such a cycle would keep the arrays until garbage collection.
-        plan_of, operands, binding = self._plan, self._checked_operands(), self.binding
+        plan_of, operands = self._plan, self._checked_operands()
         stage, group = self._stage, self._group
         kind, exchange_type = self._kind, self._exchange_type
-        assert binding is not None
         origins, addresses = locate_arrays(self.plan, stage, operands, self._arrays_between)
 
         def exchange_in_other_order() -> Exchange:
@@ -311,7 +311,7 @@ class Use:
             if self._stage == len(binding.exchanges):
                 return True
             self.exchange = binding.exchanges[self._stage]
-            self.progress = self.exchange.begin(self._run())
+            self.progress = self.exchange.begin(self._run(binding))
             self.progress.start(self.exchange)
         return False
 

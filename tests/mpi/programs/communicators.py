@@ -21,7 +21,7 @@ from mpi4py import MPI
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import channel, groups
+from pyscalapack_redist.comm import caches, channel, groups
 from pyscalapack_redist.comm.transfer import State
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES
 
@@ -281,6 +281,17 @@ def in_two_threads() -> None:
         duplicate.Free()
 
 
+def without_staging_memory() -> None:
+    """A rank that gets no memory for its messages says so in the vote, and the ranks stay usable."""
+    a, b = layouts(WORLD)[:2]
+    plan = psr.redistribute(a, b, exchange="windowed")
+    take = mock.Mock(side_effect=MemoryError("none left")) if WORLD.rank == 0 else caches.Staging.take
+    expected = MemoryError if WORLD.rank == 0 else psr.CollectiveError
+    with mock.patch.object(caches.Staging, "take", take), pytest.raises(expected, match="none left"):
+        plan(numbers(a))
+    check(plan(numbers(a)), b)
+
+
 def tags_come_again() -> None:
     """More transfers in flight than there are tickets with tags of their own, and ranks that wait for them in other orders."""
     comm = WORLD.Dup()
@@ -341,6 +352,7 @@ def main() -> None:
     in_two_threads()
     one_thread_after_another()
     tags_come_again()
+    without_staging_memory()
     WORLD.Barrier()
     if WORLD.rank == 0:
         print("OK", flush=True)
