@@ -296,7 +296,9 @@ def tags_come_again() -> None:
     """More transfers in flight than there are tickets with tags of their own, and ranks that wait for them in other orders."""
     comm = WORLD.Dup()
     a, b = (psr.Descriptor((700, 600), 8, psr.ProcessGrid(shape, comm)) for shape in ((comm.size, 1), (1, comm.size)))
-    with mock.patch.object(channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)):
+    with mock.patch.object(
+        channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)
+    ):
         plans = [psr.redistribute(a, b, exchange=name) for name in ("synchronized", "windowed", "nonblocking")]
     assert plans[0].inside.group is None or plans[0].inside.group.channel.tags == 16
     for _ in range(3):
@@ -314,9 +316,7 @@ def few_tags(made: Any, make: Any, comm: MPI.Intracomm) -> None:
 def one_thread_after_another() -> None:
     """What a thread has started, and what is left of it as the thread ends, goes on in calls of another thread, and first."""
     comm = WORLD.Dup()
-    a, b = (
-        psr.Descriptor((1200, 1200), 8, psr.ProcessGrid(shape, comm)) for shape in ((comm.size, 1), (1, comm.size))
-    )
+    a, b = (psr.Descriptor((1200, 1200), 8, psr.ProcessGrid(shape, comm)) for shape in ((comm.size, 1), (1, comm.size)))
     plan = psr.redistribute(a, b)
     source, result = numbers(a), plan(numbers(a))
     for is_moving in (False, True):
