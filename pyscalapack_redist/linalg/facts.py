@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..layout.distributed import Distributed
+from ..comm.vote import digest
+from ..errors import shown
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, descriptor_of
 from .matrix_parts import bilinear_forms
 from .random_vectors import VECTORS, gaussian
 from .working_layouts import as_column
@@ -78,3 +81,23 @@ class CombinedFacts(NamedTuple):
             min(facts.room for facts in replies),
             len({facts.plans for facts in replies}) == 1,
         )
+
+
+def canonical_form(argument: Any) -> Any:
+    """The part of an argument that must be equal on all ranks.
+
+    Of a distributed array that is the layout. Equal numbers have one form, and so have sequences and arrays of equal numbers.
+    """
+    desc = descriptor_of(argument)
+    if isinstance(desc, Descriptor):
+        return desc.layout_digest
+    array = np.asarray(argument)
+    return (
+        (array.shape, digest(array.astype(np.complex128).tobytes())) if array.dtype.kind in "biufc" else repr(argument)
+    )
+
+
+def describe(argument: Any) -> str:
+    """An argument in the words of an error message."""
+    desc = descriptor_of(argument)
+    return repr(desc) if isinstance(desc, Descriptor) else shown(argument)

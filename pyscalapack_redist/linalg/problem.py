@@ -7,7 +7,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 import scipy
@@ -32,9 +32,10 @@ from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .cache import cache_of
 from .choice import choose
 from .cores import lent
-from .facts import CombinedFacts, Facts, Forms, OperandFacts
+from .facts import CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
 from .free_memory import free_memory
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
+from .one_process import Answer, WholeArray, copy_whole, is_whole_on
 from .working_layouts import (
     LIMIT,
     another_layout,
@@ -381,7 +382,7 @@ class Problem:
             matrix = self.zeros(shape)
             self.run(lambda: None)
             if self.is_alone:
-                _moved(local, cast(NDArray[Any], matrix.local)[:m, :n])
+                copy_whole(local, cast(NDArray[Any], matrix.local)[:m, :n])
             else:
                 self._redistribute(name, desc, target[:m, :n], local, matrix.local)
         else:
@@ -462,7 +463,7 @@ class Problem:
     ) -> Any:
         dtype = dtype or self.dtype
         if self.is_alone:
-            return _moved(arrays[0], op=op)
+            return copy_whole(arrays[0], op=op)
         with tracing.phase(f"redistribute {name}", source, target):
             make = functools.partial(plan, source, target, dtype=dtype, comm=self._comm, op=op)
             return self._cache.plan(source, target, dtype, op, make)(*arrays)
@@ -723,47 +724,6 @@ def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: 
     )
 
 
-class WholeArray(NamedTuple):
-    """Stands for an array on one process, for ranks that have none of its elements."""
-
-    shape: tuple[int, ...]
-
-
-class Answer(NamedTuple):
-    """How the work ended on one process."""
-
-    result: Any
-    warnings: list[str]
-    error: BaseException | None
-
-    def for_others(self) -> Answer:
-        """The same without the elements of arrays."""
-        return self._replace(result=_without_elements(self.result))
-
-
-def _without_elements(result: Any) -> Any:
-    if isinstance(result, DistributedArray):
-        return WholeArray(result.shape)
-    if isinstance(result, tuple):
-        items = map(_without_elements, result)
-        return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
-    return result
-
-
-def is_whole_on(desc: Descriptor, rank: int) -> bool:
-    """Whether the local array of a rank is the array, and other ranks have none."""
-    return bool(desc.parent is None and desc.grid.size == 1 and desc.grid.ranks.flat[0] == rank)
-
-
-def _moved(array: NDArray[Any], out: NDArray[Any] | None = None, op: str = "N") -> NDArray[Any]:
-    """A copy of a whole array, or of its conjugate transpose."""
-    moved = array.conj().T if op == "C" else array
-    if out is None:
-        return np.array(moved, order="F")
-    out[...] = moved
-    return out
-
-
 def assemble(
     size: int, dtype: Any, combine: Callable[..., NDArray[Any]] = np.add
 ) -> Callable[[Iterable[Any]], NDArray[Any]]:
@@ -784,23 +744,3 @@ def times_power(local: NDArray[Any], exponent: int) -> None:
         step = max(-100, min(100, exponent))
         local *= local.real.dtype.type(2.0**step)
         exponent -= step
-
-
-def canonical_form(argument: Any) -> Any:
-    """The part of an argument that must be equal on all ranks.
-
-    Of a distributed array that is the layout. Equal numbers have one form, and so have sequences and arrays of equal numbers.
-    """
-    desc = descriptor_of(argument)
-    if isinstance(desc, Descriptor):
-        return desc.layout_digest
-    array = np.asarray(argument)
-    return (
-        (array.shape, digest(array.astype(np.complex128).tobytes())) if array.dtype.kind in "biufc" else repr(argument)
-    )
-
-
-def describe(argument: Any) -> str:
-    """An argument in the words of an error message."""
-    desc = descriptor_of(argument)
-    return repr(desc) if isinstance(desc, Descriptor) else shown(argument)
