@@ -111,9 +111,14 @@ def threads() -> None:
         inside.append((blas, os.sched_getaffinity(0)))
         return original(*arguments)
 
-    n = problem.LONG
+    n = 128  # for which one process is chosen on every machine
     large = put(np.eye(n), slabs((n, n)))
+    linalg.cholesky(large)
     with mock.patch.object(systems, "pxpotrf", looking):
+        linalg.cholesky(large)
+        assert all(affinity == before[1] for _, affinity in inside), inside
+        inside.clear()
+    with mock.patch.object(systems, "pxpotrf", looking), mock.patch.object(problem, "LONG", n):
         linalg.cholesky(large)
     seen = [each for some in WORLD.allgather(inside) for each in some]
     assert [set(affinity) for _, affinity in seen] == [set(everyone)]
