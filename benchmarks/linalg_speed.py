@@ -6,8 +6,8 @@
 A cell is the time of a routine of psr.linalg, its check included, over that of NumPy (for a tenth of the eigenvectors SciPy,
 since NumPy computes all): of the least times of all calls. Ours run on all ranks, on an array in rows, with one thread a rank
 unless OMP_NUM_THREADS says more. NumPy runs on rank 0, with a thread on each core that a rank of its node may use, while the
-others sleep. OpenBLAS's threads spin for some 30 ms after a call, so the next side waits for 50 ms. Each result is compared
-with NumPy's.
+others sleep. OpenBLAS's idle threads spin for 2**28 cycles after a call, some 100 ms, so the next side waits for 200 ms. Each
+result is compared with NumPy's.
 
 Of order n are: matmul, cholesky, qr, eigh and svd of n x n; solve with one side; eigh-tenth, the vectors of the n / 10 least
 eigenvalues; svd-tall of 3n x n/2; lstsq of 2n x n with one side. A cell that has taken longer than the limit gets no further
@@ -45,7 +45,7 @@ from pyscalapack_redist.tools.info import blas_text
 
 WORLD = MPI.COMM_WORLD
 ORDERS = (64, 256, 512, 1024, 2048)
-PAUSE = 0.05  # seconds before a side begins
+PAUSE = 0.2  # seconds before a side begins
 BURST = 0.02  # seconds of short calls one after another
 MOST_CALLS = 10
 POLL = 0.001  # seconds between two looks of a rank that sleeps
