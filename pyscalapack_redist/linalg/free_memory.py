@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,12 +29,16 @@ def free_memory() -> int:
     return max(0, min(free, default=0))
 
 
-def has_room(needed: int, free: Callable[[], int]) -> bool:
-    """Whether one process may take so many bytes for a computation: a quarter of the free ones. Collective, if `free` is.
-
-    `free` is called unless any process has so many.
+def room_beside(needed: int, free: Callable[[], int]) -> float:
+    """What is left, for a computation that needs so many bytes on one process, of a quarter of the free ones; negative if it
+    has too few, infinite if any process has so many, for which `free` is not called. Collective, if `free` is.
     """
-    return needed <= NEGLIGIBLE or needed <= free() // 4
+    return math.inf if needed <= NEGLIGIBLE else free() // 4 - needed
+
+
+def has_room(needed: int, free: Callable[[], int]) -> bool:
+    """Whether one process may take so many bytes for a computation, by `room_beside`."""
+    return room_beside(needed, free) >= 0
 
 
 def _number(file: Path, name: str) -> int:

@@ -33,7 +33,7 @@ from .cache import cache_of
 from .choice import choose
 from .cores import lent
 from .facts import CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
-from .free_memory import free_memory
+from .free_memory import free_memory, room_beside
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .one_process import Answer, WholeArray, copy_whole, is_whole_on
 from .working_layouts import (
@@ -69,7 +69,6 @@ SMALL, LARGE = 1e-50, 1e50
 EAGER = 2**20  # elements up to which bilinear forms are computed before it is known whether they are wanted
 MOVED = 64.0
 WORKSPACES = 4  # arrays of the size of the operands on one process: as they came, copies, results, workspace
-NEGLIGIBLE = 2**26  # bytes that any process has
 LONG = 384  # order from which one process is lent the cores of ranks that wait: below, time slices cost more than they bring
 MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
@@ -284,7 +283,7 @@ class Problem:
         needed = WORKSPACES * 16 * max(sum(sizes), math.prod(self.target.shape))
         if max(*sizes, math.prod(self.target.shape)) >= LIMIT:  # LAPACK counts in 32 bits
             needed = sys.maxsize
-        return Facts(operands, math.inf if needed <= NEGLIGIBLE else free_memory() // 4 - needed, self._cache.version)
+        return Facts(operands, room_beside(needed, free_memory), self._cache.version)
 
     def _facts_of(self, name: str) -> OperandFacts:
         operand = self.operands[name]

@@ -21,7 +21,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
 from pyscalapack_redist.comm import groups
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.linalg import choice, cores, problem, rates, systems
+from pyscalapack_redist.linalg import choice, cores, free_memory, problem, rates, systems
 
 N = 40
 MATRIX = random((N, N), "d")
@@ -155,7 +155,7 @@ def room() -> None:
     a = put(matrix, slabs((n, n)))
     free = 0 if RANK == SIZE - 1 else 2**40
     with (
-        mock.patch.object(problem, "NEGLIGIBLE", 0),
+        mock.patch.object(free_memory, "NEGLIGIBLE", 0),
         mock.patch.object(problem, "free_memory", return_value=free),
         psr.timings() as phases,
     ):
