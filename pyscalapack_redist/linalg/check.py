@@ -27,6 +27,7 @@ from .matrix_parts import (
     local_elements,
     part_panels,
     squares_of,
+    times_powers,
 )
 from .problem import LARGE, SMALL, Problem, WrongResultError
 from .random_vectors import gaussian
@@ -34,6 +35,7 @@ from .working_layouts import as_column
 
 R = TypeVar("R")
 SMALL_PANEL = 2**13  # elements
+NOT_SCALED: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 class Claim(NamedTuple):
@@ -59,6 +61,8 @@ class Claim(NamedTuple):
     @property
     def excess(self) -> float:
         """The largest error divided by its bound; inf for NaN."""
+        if np.all(self.error <= self.bound):
+            return 0.0
         error, bound = np.broadcast_arrays(self.error, self.bound)
         excesses = np.where(error <= bound, 0, error / bound)
         largest: float = np.nan_to_num(excesses, nan=np.inf).max(initial=0)
@@ -286,6 +290,8 @@ def _added(
     if part is None:
         return total
     if total is None:
+        if indices.size == size:  # all, in their order
+            return part
         total = np.zeros((size, part.shape[1]), part.dtype)
     total[indices] += part
     return total
@@ -318,11 +324,11 @@ def _part(
         None if vectors is None else np.zeros((indices.size, vectors.shape[1]), dtype, order="F")
         for indices, vectors in zip(elements[:2], (first, second), strict=True)
     )
-    exponents = np.broadcast_to(exponent, matrix.desc.shape[1:] or (1,))[across]
-    is_scaled = exponents.any()
+    is_scaled = np.any(exponent)
+    exponents = np.broadcast_to(exponent, matrix.desc.shape[1:] or (1,))[across] if is_scaled else NOT_SCALED
     for down, over, panel in part_panels(elements, its_part, dtype):
         if is_scaled:
-            panel = _scaled(panel, -exponents[down, None] if turned else -exponents[over])
+            panel = times_powers(panel, -exponents[down, None] if turned else -exponents[over])
         if first is not None and down_sum is not None:
             _add_product(down_sum[down], panel, first[over])
         if second is not None and over_sum is not None:
@@ -339,7 +345,9 @@ def _part(
         indices, on_rows, on_columns = diagonal_elements(rows, across)
         diagonal = np.ones(indices.size, real)
         if hermitian:
-            diagonal = np.ldexp(local[on_rows, on_columns].real.astype(real), -exponents[on_columns])
+            diagonal = local[on_rows, on_columns].real.astype(real)
+            if is_scaled:
+                diagonal = np.ldexp(diagonal, -exponents[on_columns])
         trace = diagonal.sum()
         if right is not None and down_sum is not None:
             down_sum[on_rows] += diagonal[:, None] * right[indices]
@@ -347,15 +355,6 @@ def _part(
             over_sum[on_columns] += diagonal[:, None] * left[indices]
         square += np.dot(diagonal, diagonal) + (square if hermitian else 0)
     return _PartialSums(down_sum, over_sum, square, squares, trace, hermitian)
-
-
-def _scaled(panel: NDArray[Any], exponents: NDArray[np.int64]) -> NDArray[Any]:
-    """A panel multiplied by powers of 2, by columns or by rows."""
-    if panel.dtype.kind != "c":
-        return np.ldexp(panel, exponents)  # type: ignore[no-any-return]
-    product = np.empty_like(panel)
-    product.real, product.imag = np.ldexp(panel.real, exponents), np.ldexp(panel.imag, exponents)
-    return product
 
 
 def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]) -> None:

@@ -186,7 +186,7 @@ def eigh(
     lowest = 0  # vectors that ELPA is to compute
     if not eigvals_only and not problem.is_on_one:
         lowest = _elpa_vectors(problem, driver, subset_by_index if subset_by_value is None else "any")
-    in_part = some and not eigvals_only and not lowest and not problem.is_on_one
+    in_part = some and not eigvals_only and not lowest
     by_elpa = lowest > 0
 
     def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:

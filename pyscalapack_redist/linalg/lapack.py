@@ -17,12 +17,21 @@ from numpy.typing import NDArray
 from .. import scalapack
 from ..layout.distributed import Distributed
 from ..scalapack.calls import ConvergenceError, SingularError
-from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets
+from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets, Tridiagonal
+from .lapack_functions import lapack_function
 
 R = TypeVar("R")
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 TRANSPOSES = "NTC"
-COMPLEX_NAMES = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "syevr": "heevr", "sygst": "hegst"}
+COMPLEX_NAMES = {
+    "orgqr": "ungqr",
+    "ormqr": "unmqr",
+    "ormtr": "unmtr",
+    "syevd": "heevd",
+    "syevr": "heevr",
+    "sygst": "hegst",
+    "sytrd": "hetrd",
+}
 
 
 def on_one_process(function: Callable[..., R]) -> Callable[..., R]:
@@ -269,6 +278,54 @@ def pxsyev(a: Distributed, uplo: str = "L") -> NDArray[Any]:
 def pxsyevd(a: Distributed, uplo: str = "L") -> Eigenpairs:
     """?syevd or ?heevd."""
     return Eigenpairs(*_eigenpairs(a, uplo, True))
+
+
+@on_one_process
+def pxsytrd(a: Distributed, uplo: str = "L") -> Tridiagonal:
+    """?sytrd or ?hetrd."""
+    matrix = _local(a)
+    n = matrix.shape[0]
+    if not n:
+        nothing = np.zeros(0, matrix.dtype)
+        return Tridiagonal(nothing.real, nothing.real, nothing, matrix, uplo)
+    options = {"lower": uplo == "L", "lwork": _work_size("sytrd", matrix, n, lower=uplo == "L"), "overwrite_a": 1}
+    reflectors, diagonal, beside, tau, _ = _call("sytrd", matrix, matrix, **options)
+    off_diagonal = np.zeros_like(diagonal)
+    off_diagonal[slice(0, n - 1) if uplo == "L" else slice(1, n)] = beside
+    return Tridiagonal(diagonal, off_diagonal, tau, reflectors, uplo)
+
+
+@on_one_process
+def pxormtr(a: Distributed, tau: NDArray[Any], b: Distributed, uplo: str = "L", trans: str = "N") -> None:
+    """?ormtr or ?unmtr."""
+    reflectors, matrix = _local(a), _local(b)
+    n, count = matrix.shape
+    if n < 2 or not count:
+        return
+    work, info = np.zeros(1, matrix.dtype), np.zeros(1, np.intc)
+    multiply = lapack_function(_name("ormtr", matrix))
+    arguments = ("L", uplo, trans, n, count, reflectors, n, tau, matrix, n)
+    multiply(*arguments, work, -1, info)
+    work = np.zeros(max(1, int(np.nextafter(work[0].real, np.inf)) + 1), matrix.dtype)
+    multiply(*arguments, work, work.size, info)
+
+
+@on_one_process
+def pxstedc(a: Distributed, diagonal: NDArray[Any], off_diagonal: NDArray[Any]) -> NDArray[Any]:
+    """?stedc for the eigenvectors of a tridiagonal matrix, with its values; `a` is overwritten by the vectors."""
+    matrix = _local(a)
+    n = diagonal.size
+    if not n:
+        return diagonal
+    values, beside, info = diagonal.copy(), np.append(off_diagonal, matrix.dtype.type(0)), np.zeros(1, np.intc)
+    work, integers = np.zeros(1, matrix.dtype), np.zeros(1, np.intc)
+    solve = lapack_function(_name("stedc", matrix))
+    solve("I", n, values, beside, matrix, n, work, -1, integers, -1, info)
+    work, integers = np.zeros(int(work[0]) + 1, matrix.dtype), np.zeros(int(integers[0]), np.intc)
+    solve("I", n, values, beside, matrix, n, work, work.size, integers, integers.size, info)
+    if info[0]:
+        raise ConvergenceError(f"{_name('stedc', matrix)}: an eigenvalue did not converge (INFO = {info[0]})")
+    return values
 
 
 @on_one_process

@@ -21,6 +21,7 @@ from ..layout.distributed import Distributed
 from .working_layouts import as_column
 
 LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which fits a core's cache
+MODERATE = 300  # exponents of 2 for which products of elements neither overflow nor vanish in double precision
 OF_TRANSPOSE = {"": "", "L": "U", "U": "L", "l": "u", "u": "l", "HL": "HU", "HU": "HL"}
 COMPLEMENT = {
     "L": "u",
@@ -61,7 +62,9 @@ def local_elements(array: Distributed, *, of_copies: bool = False) -> Elements:
         return nothing, nothing, np.zeros((0, 0), array.dtype)
     rows, columns = indices_at(desc, coords)
     matrix = local[:, None] if local.ndim == 1 else local
-    return rows, columns, matrix[local_part(desc.distributions, place)]
+    if matrix.shape != (rows.size, columns.size):  # with padding, or with more than a window
+        matrix = matrix[local_part(desc.distributions, place)]
+    return rows, columns, matrix
 
 
 def holds_elements(desc: Descriptor, *, of_copies: bool = False) -> bool:
@@ -96,13 +99,30 @@ def pieces(
             continue
         indices = columns[over]
         top, bottom = np.searchsorted(rows, (indices[0], indices[-1] + 1))
-        below = (rows[top:bottom] - indices[:, None]).T
-        yield (
-            slice(top, bottom),
-            over,
-            ((below > 0 if lower else below < 0) if strict else (below >= 0 if lower else below <= 0)),
-        )
+        yield slice(top, bottom), over, _mask(rows[top:bottom], indices, lower, strict)
         yield slice(bottom, rows.size) if lower else slice(0, top), over, None
+
+
+def _mask(rows: NDArray[np.int64], columns: NDArray[np.int64], lower: bool, strict: bool) -> NDArray[np.bool_]:
+    """Where elements with these ascending indices are in a triangle."""
+    if all(indices.size == indices[-1] - indices[0] + 1 for indices in (rows, columns) if indices.size):
+        offset = int(rows[0] - columns[0]) if rows.size else 0
+        return _mask_of_ranges(offset, rows.size, columns.size, lower, strict)
+    return _in_triangle(rows, columns, lower, strict)
+
+
+@functools.lru_cache(maxsize=64)
+def _mask_of_ranges(offset: int, rows: int, columns: int, lower: bool, strict: bool) -> NDArray[np.bool_]:
+    """The mask of indices one after another, of which the first row is `offset` behind the first column; read-only."""
+    mask = _in_triangle(np.arange(offset, offset + rows), np.arange(columns), lower, strict)
+    mask.flags.writeable = False
+    return mask
+
+
+def _in_triangle(rows: NDArray[np.int64], columns: NDArray[np.int64], lower: bool, strict: bool) -> NDArray[np.bool_]:
+    below = (rows - columns[:, None]).T
+    mask: NDArray[np.bool_] = (below > 0 if lower else below < 0) if strict else (below >= 0 if lower else below <= 0)
+    return mask
 
 
 def part_panels(elements: Elements, part: str, dtype: Any = None) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
@@ -139,14 +159,26 @@ def bilinear_forms(array: Distributed, part: str, left: Any, right: Any, exponen
         turned_elements := along_memory(elements, STRICT.get(part, part))
     )
     first, second = (right, left) if turned else (left, right)
+    is_moderate = abs(exponent) < MODERATE  # then products can be scaled in place of elements
     for down, over, panel in part_panels(turned_elements[0], its_part, dtype):
-        scaled = np.ldexp(panel.real, -exponent) + (1j * np.ldexp(panel.imag, -exponent) if dtype.kind == "c" else 0)
-        total += (first[down_indices[down]] * (scaled @ second[over_indices[over]])).sum(axis=0)
+        product = (panel if is_moderate else times_powers(panel, -exponent)) @ second[over_indices[over]]
+        total += (first[down_indices[down]] * product).sum(axis=0)
+    if is_moderate:
+        total *= 2.0**-exponent
     if part in STRICT:
         indices, *places = diagonal_elements(rows, columns)
         diagonal = np.ldexp(local[tuple(places)].real.astype(np.float64), -exponent)
         total += (left[indices] * diagonal[:, None] * right[indices]).sum(axis=0)
     return total
+
+
+def times_powers(panel: NDArray[Any], exponents: int | NDArray[np.int64]) -> NDArray[Any]:
+    """A panel multiplied by powers of 2: by one, by columns or by rows."""
+    if panel.dtype.kind != "c":
+        return np.ldexp(panel, exponents)  # type: ignore[no-any-return]
+    product = np.empty_like(panel)
+    product.real, product.imag = np.ldexp(panel.real, exponents), np.ldexp(panel.imag, exponents)
+    return product
 
 
 def clear_outside(elements: Elements, part: str) -> None:

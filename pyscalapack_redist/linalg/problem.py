@@ -434,7 +434,7 @@ class Problem:
     @property
     def is_first_rank(self) -> bool:
         """Whether this is the rank that computes what one rank computes for all."""
-        return self._comm.Get_rank() == 0
+        return self._comm.Get_rank() == self.ranks[0]
 
     def from_first_rank(
         self, name: str, local: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]
@@ -448,7 +448,9 @@ class Problem:
     def columns_of(self, name: str, matrix: DistributedArray, first: int, last: int) -> DistributedArray:
         """Some columns of a matrix, in the layout of the call. Collective."""
         target = self.layout((matrix.shape[0], last - first))
-        local = self._redistribute(name, matrix.desc[:, first:last], target, matrix.local, dtype=matrix.dtype)
+        columns = matrix[:, first:last]
+        local = columns.local[:, first:last] if self.is_alone else columns.local
+        local = self._redistribute(name, columns.desc, target, local, dtype=matrix.dtype)
         return DistributedArray._from_result(target, local, matrix.dtype)
 
     def _redistribute(
@@ -536,14 +538,15 @@ class Problem:
             if elsewhere:
                 self.is_layout_forced = True
                 self._work_in(another_layout(self._routine, self._layout_in_use(), self._comm))
-            in_short = tracing.in_short(self._layout_in_use())
             try:
                 result = self._once(compute)
             except (WrongResultError, ConvergenceError) as caught:
+                in_short = tracing.in_short(self._layout_in_use())
                 blame = blame or self._blame(routine_names, library)
                 refusals.append(f"{caught}, in {'' if refusals else 'the layout '}{in_short}")
                 continue
             if refusals:
+                in_short = tracing.in_short(self._layout_in_use())
                 means = f"another layout, {in_short}" if elsewhere else f"other routines, in {in_short}"
                 self.warn(f"{blame}: {'; '.join(refusals)}; the result is that of {means}")
             return result
@@ -582,7 +585,7 @@ class Problem:
         error = self._guard.take_interrupts()
         self._guard = Guard()
         # the reply of the process itself is not sent to it and back
-        answer = self._group.combine(None if reply is None else reply.for_others(), first_known, error, dozes=True)
+        answer = self._group.combine(None if reply is None else reply.for_others(), first_known, error, dozes=self._takes_long)
         answer = answer if reply is None else reply
         for text in answer.warnings:
             self.warn(text)
@@ -607,7 +610,7 @@ class Problem:
 
     @property
     def _takes_long(self) -> bool:
-        """Whether threads and sleep are worth while."""
+        """Whether threads, and sleep of the other ranks, are worth while."""
         return any(max(operand.shape) >= LONG for operand in self.operands.values())
 
     def _gathered(self, name: str) -> DistributedArray:

@@ -1,8 +1,9 @@
-"""Some eigenpairs of a symmetric matrix: ScaLAPACK makes it tridiagonal, LAPACK on the first rank finds the pairs of that.
+"""Some eigenpairs of a symmetric matrix: a tridiagonal one is made of it, of which LAPACK on the first rank finds the pairs.
 
-Only the vectors that are asked for are computed and brought back, where p?syevd computes all. LAPACK's dstemr makes vectors
-that are orthogonal among those that one process computes, in a time proportional to their number; beyond `FEW` of them, or
-without room for them on one process, p?stedc computes those of the tridiagonal matrix, all of them, on all ranks.
+Only the vectors that are asked for are computed and brought back, where p?syevd computes all; on one process as well. LAPACK's
+dstemr makes vectors that are orthogonal among those that one process computes, in a time proportional to their number; beyond
+`FEW` of them, or without room for them on one process, p?stedc computes those of the tridiagonal matrix, all of them, on all
+ranks.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from numpy.typing import NDArray
 
 from .. import tracing
 from ..distributed_array import DistributedArray
-from ..scalapack import Tridiagonal, pxormtr, pxstedc, pxsytrd
+from ..scalapack import Tridiagonal
 from ..scalapack.calls import ConvergenceError
 from .check import length
 from .free_memory import free_memory, has_room
+from .lapack import pxormtr, pxstedc, pxsytrd
 from .lapack_functions import lapack_function
 from .problem import Problem
 from .random_vectors import gaussian
