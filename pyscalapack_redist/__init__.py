@@ -43,9 +43,9 @@ from .tracing import Phase, Phases, timings, trace
 if TYPE_CHECKING:
     from . import adapters, blacs, intersections, linalg, scalapack, schedules
     from .connection.connect import accept, connect
-    from .engine.paper import PaperPlan
     from .files import dtype_of, load, save, shape_of
     from .layout.relabel import RelabelReport, relabel, relabel_report
+    from .study.paper import PaperPlan
 
 __version__ = "0.1.0"
 
@@ -106,7 +106,7 @@ __getattr__ = lazily(
         **dict.fromkeys(("accept", "connect"), "connection.connect"),
         **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
         **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),
-        "PaperPlan": "engine.paper",
+        "PaperPlan": "study.paper",
     },
 )
 

@@ -1,9 +1,10 @@
-"""Names of a package that are imported when they are first asked for, so that what few programs use costs none of them."""
+"""Names and modules that are imported when they are first asked for, so that what few programs use costs none of them."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 
@@ -27,3 +28,11 @@ def lazily(namespace: dict[str, Any], where: Mapping[str, str]) -> Callable[[str
         return value
 
     return get
+
+
+def load_above(module: str) -> ModuleType:
+    """A module of this package that is above the caller's, for methods whose work is done there.
+
+    The contracts of imports do not see such a use: `tests/unit/test_rules.py` lists them.
+    """
+    return importlib.import_module(f"{__package__}.{module}")

@@ -18,7 +18,7 @@ SHARES = {
 }  # fmt: skip
 KINDS = ("condition", "off by one", "swapped arguments", "dropped statement")
 # What is only shown, or only changes how fast something is.
-LEFT_OUT_FILES = {"pictures.py", "model.py", "links.py", "cores.py", "report.py", "reporting.py"}
+LEFT_OUT_FILES = {"links.py", "cores.py"}
 LEFT_OUT_FUNCTIONS = {"__repr__", "__str__", "_repr_html_", "plot"}
 NOT_SWAPPED = {
     "min",

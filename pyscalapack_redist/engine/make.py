@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import diagnostics, tracing
+from .._lazy import load_above
 from ..adapters.arguments import layout_of_argument, to_distributed
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
@@ -137,9 +138,8 @@ def agreed_plan(
 
 
 def _paper_plan(plan: Plan) -> Redistribution:
-    from .paper import PaperPlan
-
-    return PaperPlan(plan)
+    paper_plan: Redistribution = load_above("study.paper").PaperPlan(plan)
+    return paper_plan
 
 
 # The field `pending` of the vote. If all ranks have planned already, one vote shows that all ask for the same plan and have it.

@@ -6,7 +6,6 @@ The engine's side is `Plan` (engine/plan.py), in its attribute `inside`.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
@@ -15,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
 from .._kernels.call import UNEXPECTED, Call
+from .._lazy import load_above
 from ..comm import progress
 from ..comm.guard import Guard
 from ..comm.transfer import Transfer
@@ -22,6 +22,7 @@ from ..errors import CollectiveError
 from ..exchanges import Message
 from ..layout.distributed import Distributed
 from ..layout.letters import transposes
+from ..reports import Profile, Report
 from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
 from .messages import messages_of as rank_messages
@@ -33,8 +34,6 @@ from .use import continue_call, find_fast_path, start_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from .report import Profile, Report
 
 Array = NDArray[Any]
 D = TypeVar("D", bound=Distributed)
@@ -207,19 +206,8 @@ class Redistribution:
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and return the seconds of each part of the work on this rank. Collective; parameters as in a call."""
-        from .report import PARTS, Profile
-
-        spent = dict.fromkeys(PARTS, 0.0)
-        start = time.perf_counter()
-        transfer = start_use(self.inside, a, out, alpha, beta, spent)
-        voted = time.perf_counter()
-        transfer.wait()
-        end = time.perf_counter()
-        moved = spent["packed"] + spent["copied"] + spent["unpacked"]
-        spent["planned"], spent["other"] = sum(self.inside.planning.values()), voted - start
-        spent["agreed"] = max(0.0, spent["agreed"] - spent["other"])
-        spent["waited"] = max(0.0, end - start - spent["other"] - spent["agreed"] - moved)
-        return Profile(spent, dict(self.inside.planning))
+        profile: Profile = load_above("study.profile").profile_call(self.inside, a, out, alpha, beta)
+        return profile
 
     def __copy__(self) -> Redistribution:
         return self
@@ -307,9 +295,8 @@ class Redistribution:
         CollectiveError
             With `all_ranks`: another rank has raised an error, or ranks give different dtypes. Every rank raises.
         """
-        from .report import report_of, report_of_all
-
-        return report_of_all(self.inside, dtype) if all_ranks else report_of(self.inside, dtype)
+        study = load_above("study.report")
+        return study.report_of_all(self.inside, dtype) if all_ranks else study.report_of(self.inside, dtype)
 
     def plot(self) -> Figure:
         """Draw the array before and after, with blocks in the colours of their ranks, and the traffic between ranks.
@@ -329,9 +316,8 @@ class Redistribution:
         DescriptorError
             A layout consists of tiles.
         """
-        from .pictures import draw_plans
-
-        return draw_plans([plan.inside for plan in self.plans] or [self.inside])
+        figure: Figure = load_above("study.pictures").draw_plans([plan.inside for plan in self.plans] or [self.inside])
+        return figure
 
     def _rows(self) -> list[tuple[str, str]]:
         """Names and values for a table of the plan."""
@@ -356,9 +342,7 @@ class Redistribution:
         pair, text = self.inside.pairs[0], table(type(self).__name__, self._rows())
         if self.inside.has_tiles:
             return text
-        from .pictures import region_of
-
-        region = region_of(self.inside, html=True)
+        region = load_above("study.pictures").region_of(self.inside, html=True)
         before = self.desc_a._svg(region[::-1] if transposes(pair.op) else region, "before")
         return beside(text, beside(before, self.desc_b._svg(region, "after")))
 
@@ -395,9 +379,8 @@ class Leg(NamedTuple):
 
     def report(self, dtype: DTypeLike | None = None) -> Report:
         """Report the messages of this rank and their cost. Not collective."""
-        from .report import leg_report
-
-        return leg_report(self.plan, self.stage, dtype)
+        report: Report = load_above("study.report").leg_report(self.plan, self.stage, dtype)
+        return report
 
 
 def _messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.report import count_text as count_text  # for the commands
 from ..files.progress_bar import on_terminal as on_terminal
+from ..reports import count_text as count_text  # for the commands
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis

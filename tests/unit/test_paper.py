@@ -17,9 +17,9 @@ from oracle import Layout, random_layout, random_shape, trapezoid
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import Descriptor, DescriptorError, PaperPlan, ProcessGrid, ScheduleError
-from pyscalapack_redist.engine.pictures import traffic_table
-from pyscalapack_redist.engine.report import Report
+from pyscalapack_redist.reports import Report
 from pyscalapack_redist.schedules.layout_orders import fewest_steps, load_between
+from pyscalapack_redist.study.traffic import traffic_table
 
 SQUARE = ProcessGrid((2, 2), ranks=[[5, 0], [7, 2]])
 A, B = Descriptor((20, 31), (3, 4), ProcessGrid((2, 3))), Descriptor((20, 31), (5, 2), ProcessGrid((3, 2)))

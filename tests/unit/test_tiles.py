@@ -16,8 +16,8 @@ from oracle import AnyLayout, random_layout, random_tiles
 
 from pyscalapack_redist import ArrayError, DescriptorError, Tiles
 from pyscalapack_redist.engine.local_arrays import check_tiles_apart
-from pyscalapack_redist.engine.pictures import between_ranks
 from pyscalapack_redist.schedules.layout_graphs import LayoutMessages
+from pyscalapack_redist.study.traffic import between_ranks
 
 SEEDS = st.integers(0, 2**32 - 1)
 RANKS = 4

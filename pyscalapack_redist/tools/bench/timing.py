@@ -34,9 +34,9 @@ from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
 from ...comm.mpi import MPI
 from ...comm.progress import wait_until
-from ...engine.pictures import between_ranks
 from ...errors import LibraryError, RedistributionError
 from ...exchanges.exchange import read_thread_count
+from ...study.traffic import between_ranks
 from ..cases import Case
 from ..info import mpi_path, mpi_version
 from .methods import Method, Prepared

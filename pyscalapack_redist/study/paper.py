@@ -6,10 +6,11 @@ from typing import Any, NoReturn
 
 from numpy.typing import DTypeLike
 
+from ..engine.redistribution import Redistribution
 from ..errors import DescriptorError
 from ..exchanges import Message
-from .redistribution import Redistribution
-from .report import Report, report_of
+from ..reports import Report
+from .report import report_of
 
 
 class PaperPlan(Redistribution):
