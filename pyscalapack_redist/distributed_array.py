@@ -299,8 +299,7 @@ def redistribute(
         The mirror image is a second move of the same elements. The diagonal is copied unchanged.
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto", "phases", "random-phases" and "classes"
-        have conditions; "stepwise", "greedy", "optimal", "open-shop" (for "windowed") and "preemptive", which cuts messages,
-        are searched for by one rank when the plan is made.
+        have conditions; "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
     exchange : str
         How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
         "nonblocking", "windowed", "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of

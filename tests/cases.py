@@ -95,12 +95,7 @@ class Case:
     @property
     def conditional(self) -> bool:
         """Whether the way applies to some layouts only, so that `redistribute` may refuse it."""
-        cut = self.way.get("buffers") == "datatypes" and self.way.get("schedule") in (
-            "phases",
-            "random-phases",
-            "preemptive",
-        )
-        return cut or "via" in self.way or self.way.get("schedule") in FORMULAS
+        return "via" in self.way or self.way.get("schedule") in FORMULAS
 
     @property
     def exact(self) -> bool:

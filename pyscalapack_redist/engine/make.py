@@ -284,8 +284,6 @@ def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
     ------
     BaseException
         The error of `make`, on that rank; CollectiveError on the others.
-    ScheduleError
-        The exchange cannot move such messages.
     """
 
     def largest(replies: list[Any]) -> Any:
@@ -303,7 +301,6 @@ def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
     with_vote = group.voting_ring is None and not plan.may_ask_dtypes
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
-        stage.exchange.check(agreed, stage.options.buffers)
         stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, with_vote=with_vote)
     return plan
 

@@ -19,7 +19,7 @@ from .._kernels.threads import MOST, use
 from .._kernels.transport import Traffic
 from ..comm.node import Node, last_cache
 from ..comm.vote import Rows
-from ..errors import RedistributionError, ScheduleError
+from ..errors import RedistributionError
 from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece, Run
 
 MEMORY_LIMIT = 64 * 2**20  # default: most bytes of staging buffers on a rank
@@ -260,22 +260,6 @@ class Exchange(ABC):
             bundle.stores = stores
         prepare()
         self.buffers = BUFFERS[options.buffers]()
-
-    @staticmethod
-    def check(extents: Extents, buffers: str) -> None:
-        """Check that the buffers can hold messages of these extents; the result is the same on all ranks.
-
-        Raises
-        ------
-        ScheduleError
-            They cannot.
-        """
-        if extents.partial and buffers == "datatypes":
-            raise ScheduleError(
-                "buffers = 'datatypes' describes all elements that two processes share as one datatype, but this schedule "
-                "puts a part of them into each of several steps: use buffers='packed', or a schedule that has each pair once, "
-                "such as 'caterpillar'"
-            )
 
     @classmethod
     def largest_piece(cls, options: Options) -> int:

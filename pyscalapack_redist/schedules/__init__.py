@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .layout_graphs import between
     from .least_cost import pareto
     from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
-    from .open_shop import OpenShopSchedule, Timetable, completion_time, port_bound, timetable
-    from .preemptive import PreemptiveSchedule, preemptive_pareto
     from .schedule import ListedSchedule, ProductSchedule, Schedule, product
 
 __all__ = [
@@ -30,21 +28,14 @@ __all__ = [
     "ListedSchedule",
     "MessageClass",
     "MessageGraph",
-    "OpenShopSchedule",
-    "PreemptiveSchedule",
     "ProductSchedule",
     "Schedule",
-    "Timetable",
     "WalkerOtto",
     "WholeGraph",
     "between",
     "build",
-    "completion_time",
     "pareto",
-    "port_bound",
-    "preemptive_pareto",
     "product",
-    "timetable",
     "walker_otto",
     "whole",
 ]
@@ -58,7 +49,5 @@ __getattr__ = lazily(
         **dict.fromkeys(("ListedSchedule", "ProductSchedule", "Schedule", "product"), "schedule"),
         "between": "layout_graphs",
         "pareto": "least_cost",
-        **dict.fromkeys(("OpenShopSchedule", "Timetable", "completion_time", "port_bound", "timetable"), "open_shop"),
-        **dict.fromkeys(("PreemptiveSchedule", "preemptive_pareto"), "preemptive"),
     },
 )

@@ -24,8 +24,6 @@ BUILDERS = {
     "stepwise": ("matchings", "stepwise"),
     "greedy": ("matchings", "greedy"),
     "optimal": ("least_cost", "optimal"),
-    "preemptive": ("preemptive", "preemptive"),
-    "open-shop": ("open_shop", "open_shop"),
 }
 NAMES = tuple(BUILDERS)
 """The schedules that `build` makes, by name."""
@@ -52,7 +50,7 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
         A CommunicationGrid, a LengthMatrix, or the result of `whole`.
     **options
         Options of the algorithm: seed for random and random-phases; objective and time_limit for optimal; time_limit for
-        stepwise; startup and time_limit for preemptive; startup, time_limit and hosts for open-shop.
+        stepwise.
 
     Raises
     ------

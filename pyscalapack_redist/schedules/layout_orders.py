@@ -29,8 +29,8 @@ Ints = NDArray[np.int64]
 
 # Schedules given by formulas: whether they are one-port.
 BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False, "random-phases": False}
-# Pairs of processes up to which these schedule the whole graph instead of each dimension.
-WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 4096 * 4096}
+# Pairs of processes up to which `optimal` schedules the whole graph instead of each dimension.
+WITHOUT_DIMENSIONS = 64 * 64
 # These schedule the whole graph if it has at most MOST_MESSAGES, in about SECONDS; else each dimension if the product has fewer
 # steps than a ring; else the order is a ring.
 FEWEST, MOST_MESSAGES, SECONDS, OTHERWISE = ("stepwise", "greedy"), 2**16, 0.05, "ring"
@@ -239,7 +239,7 @@ def _shuffle(steps: list[Ints]) -> list[Ints]:
 def _pack_steps(part: Schedule) -> list[Ints] | Ints:
     """The steps of a schedule; of a whole graph the step number of each message, which are fewer bytes to send."""
     graph, steps = part.grid, part.steps
-    if not isinstance(graph, WholeGraph) or sum(map(len, steps)) != graph.pairs:
+    if not isinstance(graph, WholeGraph):
         return steps
     number = np.repeat(np.arange(len(steps)), [len(step) for step in steps])
     rows = np.concatenate([np.zeros((0, 3), np.int64), *steps])
@@ -271,7 +271,7 @@ def _graphs(name: str, messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -
             f"schedule = {name!r} is for layouts without replicas, but {a!r} -> {b!r} has replicas: which one sends does "
             "not depend on block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
         )
-    if messages.is_product and a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):
+    if name == "optimal" and messages.is_product and a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS:
         return [messages.whole]
     return messages.parts
 

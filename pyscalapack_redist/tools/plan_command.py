@@ -22,7 +22,6 @@ from ..layout.waypoints import VIAS
 from ..schedules import Schedule
 from ..schedules.catalogue import check_name
 from ..schedules.layout_orders import is_by_formula
-from ..schedules.open_shop import OpenShopSchedule
 from ..schedules.orders import Order, Scheduled
 from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case
@@ -36,7 +35,6 @@ Figures = dict[str, Any]
 # each process has an order of its own.
 MOST_PAIRS, MOST_SEARCHED = 2**24, 2**20
 MOST_LISTED = 32  # processes on a side of a schedule whose messages are written, and runs of steps that are printed
-WITH_LIMIT = ("optimal", "preemptive", "open-shop")
 ABOUT_ORDERS = (
     "orders; cost: bytes of each step's longest message, added up; time: in lock step, steps times latency and the cost"
 )
@@ -153,25 +151,18 @@ def _figures(order: Order, parts: list[Schedule], item: int, links: NodeLinks) -
         return {"steps": order.number_of_steps, "one_port": order.one_port}
     steps = math.prod(part.number_of_steps for part in parts)
     cost = math.prod(part.total_cost for part in parts) * item
-    certificate = "; ".join(dict.fromkeys(_certificate(part, item) for part in parts))
+    certificate = "; ".join(dict.fromkeys(part.certificate for part in parts))
     if len(parts) > 1:
         certificate = f"{OF_A_PRODUCT}: {certificate}"
     figures = {"steps": steps, "cost": cost, "one_port": order.one_port, "certificate": certificate}
     return {**figures, "seconds": links.seconds(steps, cost)}
 
 
-def _certificate(part: Schedule, item: int) -> str:
-    """A schedule's certificate, with a time without barriers in bytes as the costs are."""
-    if isinstance(part, OpenShopSchedule):
-        return part.certificate.replace(f"{part.time:g}", f"{part.time * item:,.0f} bytes", 1)
-    return part.certificate
-
-
 def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
     """The schedules of an order: one for each dimension, or one for all ranks; none if there are too many pairs."""
     if isinstance(order, Scheduled):
         parts = list(order.parts)
-        if order.name in WITH_LIMIT and time_limit != 1:
+        if order.name == "optimal" and time_limit != 1:
             parts = [schedules.build(order.name, part.grid, time_limit=time_limit) for part in parts]
         return parts if all(part.grid.P * part.grid.Q <= MOST_PAIRS for part in parts) else []
     before, after = case.before, case.after

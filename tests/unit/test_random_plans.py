@@ -51,7 +51,7 @@ def plans_of(case: Case, size: int) -> list[Any]:
     (stages,) = zip(*(plan.inside.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:
-        stage.exchange.check(largest, stage.options.buffers)
+        assert not (largest.partial and stage.options.buffers == "datatypes")  # a datatype is of a whole message
         stage.options = stage.options._replace(extents=largest, ranks=size)
     return plans
 
@@ -176,7 +176,7 @@ def check_copies(case: Case, plans: list[Any]) -> None:
         kept, needed = np.count_nonzero(masks[0] & masks[1]), np.count_nonzero(masks[1])
         assert sum(message.size for message in plan.messages["copy"]) == kept, (rank, case)
         assert sum(message.size for message in plan.messages["receive"]) == needed - kept, (rank, case)
-    if plans[0].desc_a.copies > 1 and case.way.get("schedule") != "preemptive":
+    if plans[0].desc_a.copies > 1:
         served = np.array([len({message.peer for message in plan.messages["send"]}) for plan in plans])
         assert (np.ptp(served[plans[0].desc_a.places], axis=-1) <= 1).all(), (case, served)
 

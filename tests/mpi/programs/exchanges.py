@@ -139,17 +139,16 @@ def with_vote(radix: int, messages: int) -> None:
 
 
 def cut_messages() -> None:
-    """A step for each part: they are cut as the schedule says, nothing is lost, and datatypes are refused."""
-    a = psr.Descriptor((90, 4), (3, 4), psr.ProcessGrid((3, 1), WORLD))
-    b = psr.Descriptor((90, 4), (5, 4), psr.ProcessGrid((4, 1), WORLD))
-    for exchange in ("nonblocking", "sendrecv", "windowed", "shared"):
-        plan = psr.redistribute(a, b, dtype=np.float64, schedule="preemptive", exchange=exchange)
+    """Two ranks with several steps in a schedule have a message in each, and nothing is lost."""
+    grid = psr.ProcessGrid((3, 1), WORLD)
+    a, b = psr.Descriptor((85, 4), (1, 4), grid), psr.Descriptor((85, 4), (7, 4), grid)
+    ways = [(exchange, "packed") for exchange in ("nonblocking", "sendrecv", "windowed", "shared")]
+    for exchange, buffers in (*ways, ("nonblocking", "datatypes"), ("windowed", "datatypes")):
+        plan = psr.redistribute(a, b, dtype=np.float64, schedule="walker-otto", exchange=exchange, buffers=buffers)
         out = plan(a.from_function(value) if a.coords is not None else None)
-        assert np.array_equal(out, b.from_function(value)), exchange
-        sent = WORLD.allgather([message.peer for message in plan.messages_of(RANK)["send"]])
-        assert any(len(peers) > len(set(peers)) for peers in sent), "no message is cut"
-    with pytest.raises(psr.ScheduleError, match="buffers='packed'"):
-        psr.redistribute(a, b, dtype="d", schedule="preemptive", buffers="datatypes", exchange="nonblocking")
+        assert out is None if b.coords is None else np.array_equal(out, b.from_function(value)), (exchange, buffers)
+        peers = [message.peer for message in plan.messages_of(RANK)["send"]]
+        assert len(peers) > len(set(peers)) or RANK == 3, "no message is cut"
 
 
 def short_pieces() -> None:
