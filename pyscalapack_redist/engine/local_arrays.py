@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from .._kernels.bundle import address_of
 from ..errors import ArrayError
 from ..layout.dimensions import local_part
-from ..layout.distributed import fit_local_array
 from ..layout.dtypes import foreign_dtypes
 from ..layout.tiles import Layout
 
@@ -91,31 +90,31 @@ def check_arrays(
     ArrayError
         The message names the array, what it is and what is expected.
     """
-    sources = check_own_arrays("a", a, desc_a)
+    sources = desc_a.own_arrays(a, "a")
     whose = "the plan is for"
     for k, array in enumerate(sources):
         if array is None:
             continue
         if dtype is None:
-            dtype, whose = array.dtype, f"{_name('a', k, desc_a)} has"
+            dtype, whose = array.dtype, f"{desc_a._array_name('a', k)} has"
         elif array.dtype != dtype:
             raise ArrayError(
-                f"{_name('a', k, desc_a)} has dtype {array.dtype}, but {whose} dtype = {dtype}: convert it, or plan for "
+                f"{desc_a._array_name('a', k)} has dtype {array.dtype}, but {whose} dtype = {dtype}: convert it, or plan for "
                 "its dtype"
             )
     has_out = out is not None
     if not has_out:
         out = make_out(desc_b, dtype, zeroed, adds)
-    targets = check_own_arrays("out", out, desc_b)
+    targets = desc_b.own_arrays(out, "out")
     for k, array in enumerate(targets):
         if array is not None:
             if has_out:
-                check_target(array, dtype, _name("out", k, desc_b))
+                check_target(array, dtype, desc_b._array_name("out", k))
             dtype = array.dtype
     if dtype is not None:
         check_dtype(dtype)
     in_place = has_out and out is a and any(array is not None for array in sources)
-    if in_place and (transposed or not _stored_alike(desc_a, desc_b)):
+    if in_place and (transposed or not desc_a._is_stored_as(desc_b)):
         raise ArrayError(
             "out is a: a redistribution in place is possible for identical layouts only, not transposed; omit out, "
             "or give another array"
@@ -128,7 +127,7 @@ def check_arrays(
         earlier = disjoint_arrays
         if earlier is None or earlier[:2] != checked[:2] or earlier.dtype != dtype or earlier.in_place != in_place:
             check_tiles_apart(
-                [(_name(what, k, desc), window(array, desc), written)
+                [(desc._array_name(what, k), window(array, desc), written)
                  for what, arrays, desc, written in (("a", sources, desc_a, False), ("out", targets, desc_b, True))
                  for k, array in enumerate(arrays)
                  if array is not None and (written or not in_place)]
@@ -138,20 +137,6 @@ def check_arrays(
             "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
         )
     return checked
-
-
-def check_own_arrays(name: str, arrays: Any, layout: Any) -> list[Array | None]:
-    """The local arrays of a layout, one for each place of this rank; None for an empty place."""
-    return [fit_local_array(name, arrays, layout)] if layout.is_product else layout.own_arrays(arrays, name)
-
-
-def _name(name: str, k: int, layout: Any) -> str:
-    """The name of the array of this rank's k-th place, as the user writes it."""
-    return name if layout.is_product or layout.offsets is not None else f"{name}[{k}]"
-
-
-def _stored_alike(desc_a: Layout, desc_b: Layout) -> bool:
-    return desc_a == desc_b and (desc_a.is_product or desc_a._storage == desc_b._storage)
 
 
 def window(array: Array, desc: Any) -> Array:

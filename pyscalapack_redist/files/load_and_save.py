@@ -20,8 +20,8 @@ from ..engine.make import plan, slabs_of, takes_arrays
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
-from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, fit_local_array
+from ..layout.descriptor import Descriptor, fit_local_array
+from ..layout.distributed import Distributed
 from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from .binary_file import BinaryFile

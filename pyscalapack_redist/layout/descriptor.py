@@ -16,7 +16,7 @@ from ..comm.group import Group, first_known, read_consistently
 from ..comm.groups import group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
-from ..errors import DescriptorError, shown
+from ..errors import ArrayError, DescriptorError, shown
 from .arrays import new_array, of_indices
 from .axis import BlockCyclic, Blocks, Irregular, whole_number
 from .dimensions import (
@@ -459,6 +459,31 @@ class Descriptor(Ownership):
             local[local_part(self._distributions, self._coords)] = values
         return local
 
+    def own_arrays(self, local: Any, name: str = "local") -> list[NDArray[Any] | None]:
+        """This rank's local array, of the local shape, as a list of one; None if it is empty. Not collective.
+
+        Parameters
+        ----------
+        local : ndarray or None
+            The local array, of its shape or (LLD, columns); None or empty if this rank holds nothing.
+        name : str
+            Name of the argument in errors.
+
+        Raises
+        ------
+        ArrayError
+            The array does not fit.
+        """
+        return [fit_local_array(name, local, self)]
+
+    def _array_name(self, name: str, k: int) -> str:
+        """How a user writes the k-th of `own_arrays` of an argument."""
+        return name
+
+    def _is_stored_as(self, other: object) -> bool:
+        """Whether the local arrays of another layout have the same elements in the same order."""
+        return self == other
+
     def to_array(self) -> NDArray[np.intc]:
         """[DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD], of the whole array for a sub-array. Not collective.
 
@@ -562,3 +587,68 @@ class Descriptor(Ownership):
 
 def _by(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes))
+
+
+def fit_local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+    """Check a local array of `desc`, and cut it to the local shape; None if it is empty.
+
+    Raises
+    ------
+    ArrayError
+        The array does not fit.
+    """
+    if isinstance(array, np.ndarray) and desc.coords is not None and array.shape == desc.local_shape:
+        return array
+    shape = desc.local_shape
+    if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
+        return None
+    if array is None:
+        raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
+    if not isinstance(array, np.ndarray):
+        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {shape}")
+    if desc.coords is None:
+        raise ArrayError(f"{name} has shape {array.shape}, but this rank is outside the grid: pass None")
+    if array.shape == (desc.lld, *shape[1:]):
+        return array[: shape[0]]
+    if array.shape != shape:
+        if desc.parent is not None:
+            raise ArrayError(
+                f"{name} has shape {array.shape}, but the local arrays of a sub-array are those of the whole "
+                f"{desc.parent!r}: pass this rank's, of shape {shape}"
+            )
+        raise ArrayError(
+            f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
+            + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
+            + _remedy(name, array.shape, desc)
+        )
+    return array
+
+
+def _remedy(name: str, shape: tuple[int, ...], desc: Descriptor) -> str:
+    """A remedy for a local array of the wrong shape, guessed from the shape; empty if there is no guess."""
+    if shape == desc.shape:
+        return (
+            f"; {shape} is the shape of the whole array: distribute and scatter take a whole array, "
+            f"and desc.from_function(lambda *index: {name}[index]) takes this rank's part of an array that all ranks have"
+        )
+    if shape == desc.local_shape[::-1]:
+        return f"; {name}.T fits"
+    everyone = desc.grid._place_in_communicator
+    if len(shape) != desc.ndim or everyone is None:
+        return ""
+    for k, n in enumerate(desc.shape):
+        for processes, number in (everyone, _processes_along(desc, k)):
+            split = n // processes + (number < n % processes)
+            if processes > 1 and shape == (*desc.shape[:k], split, *desc.shape[k + 1 :]):
+                blocks = tuple("balanced" if j == k else None for j in range(desc.ndim))
+                grid = tuple(processes if j == k else 1 for j in range(desc.ndim))
+                return (
+                    "; numpy.array_split gives such a part, and 'balanced' has these sizes: "
+                    f"Descriptor({desc.shape}, {blocks}, ProcessGrid({grid}, comm))"
+                )
+    return ""
+
+
+def _processes_along(desc: Descriptor, k: int) -> tuple[int, int]:
+    """The number of processes along a dimension, and this rank's coordinate there."""
+    return (1, 0) if desc.coords is None else (desc.distributions[k].processes, desc.coords[k])

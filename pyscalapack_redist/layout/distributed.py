@@ -13,11 +13,11 @@ from numbers import Number
 from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ..errors import ArrayError, DescriptorError, shown
 from .arrays import host_array
-from .descriptor import Descriptor
+from .descriptor import Descriptor, fit_local_array
 from .dtypes import is_complex
 from .tiles import LAYOUTS, Layout
 
@@ -269,68 +269,3 @@ def _on_tiles(function: Callable[..., Any], *operands: Any) -> Any:
         lists = [operand if isinstance(operand, list | tuple) else [operand] * len(tiles) for operand in operands]
         return [_on_tiles(function, *each) for each in zip(*lists, strict=True)]
     return None if any(operand is None for operand in operands) else function(*operands)
-
-
-def fit_local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
-    """Check a local array of `desc`, and cut it to the local shape; None if it is empty.
-
-    Raises
-    ------
-    ArrayError
-        The array does not fit.
-    """
-    if isinstance(array, np.ndarray) and desc.coords is not None and array.shape == desc.local_shape:
-        return array
-    shape = desc.local_shape
-    if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
-        return None
-    if array is None:
-        raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
-    if not isinstance(array, np.ndarray):
-        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {shape}")
-    if desc.coords is None:
-        raise ArrayError(f"{name} has shape {array.shape}, but this rank is outside the grid: pass None")
-    if array.shape == (desc.lld, *shape[1:]):
-        return array[: shape[0]]
-    if array.shape != shape:
-        if desc.parent is not None:
-            raise ArrayError(
-                f"{name} has shape {array.shape}, but the local arrays of a sub-array are those of the whole "
-                f"{desc.parent!r}: pass this rank's, of shape {shape}"
-            )
-        raise ArrayError(
-            f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
-            + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
-            + _remedy(name, array.shape, desc)
-        )
-    return array
-
-
-def _remedy(name: str, shape: tuple[int, ...], desc: Descriptor) -> str:
-    """A remedy for a local array of the wrong shape, guessed from the shape; empty if there is no guess."""
-    if shape == desc.shape:
-        return (
-            f"; {shape} is the shape of the whole array: distribute and scatter take a whole array, "
-            f"and desc.from_function(lambda *index: {name}[index]) takes this rank's part of an array that all ranks have"
-        )
-    if shape == desc.local_shape[::-1]:
-        return f"; {name}.T fits"
-    everyone = desc.grid._place_in_communicator
-    if len(shape) != desc.ndim or everyone is None:
-        return ""
-    for k, n in enumerate(desc.shape):
-        for processes, number in (everyone, _processes_along(desc, k)):
-            split = n // processes + (number < n % processes)
-            if processes > 1 and shape == (*desc.shape[:k], split, *desc.shape[k + 1 :]):
-                blocks = tuple("balanced" if j == k else None for j in range(desc.ndim))
-                grid = tuple(processes if j == k else 1 for j in range(desc.ndim))
-                return (
-                    "; numpy.array_split gives such a part, and 'balanced' has these sizes: "
-                    f"Descriptor({desc.shape}, {blocks}, ProcessGrid({grid}, comm))"
-                )
-    return ""
-
-
-def _processes_along(desc: Descriptor, k: int) -> tuple[int, int]:
-    """The number of processes along a dimension, and this rank's coordinate there."""
-    return (1, 0) if desc.coords is None else (desc.distributions[k].processes, desc.coords[k])

@@ -330,6 +330,14 @@ class Tiles:
                 raise ArrayError(f"{name}[{k}] has shape {array.shape}, but {tile} has shape {shape}")
         return [array if array is not None and array.size else None for array in views]
 
+    def _array_name(self, name: str, k: int) -> str:
+        """How a user writes the k-th of `own_arrays` of an argument."""
+        return name if self.offsets is not None else f"{name}[{k}]"
+
+    def _is_stored_as(self, other: object) -> bool:
+        """Whether the local arrays of another layout have the same elements in the same order."""
+        return isinstance(other, Tiles) and self == other and self._storage == other._storage
+
     def _new_local(self, dtype: DTypeLike, zeroed: bool) -> Any:
         if self.offsets is not None:
             return new_array((self._room,), dtype, "F", zeroed)
