@@ -45,7 +45,7 @@ cdef struct State:
 
 
 def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64_t[::1] length, int64_t lefts,
-                  int64_t rights, const int64_t[::1] wish, const int64_t[::1] cost, int64_t[::1] steps, int64_t tries, double deadline, uint8_t[::1] raised, bint firm):
+                  int64_t rights, const int64_t[::1] preferred, const int64_t[::1] cost, int64_t[::1] steps, int64_t tries, double deadline, uint8_t[::1] raised, bint firm):
     """Assign a level to each edge, such that no vertex has more edges in a level than the level has steps.
 
     Parameters
@@ -54,7 +54,7 @@ def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64
         Ends and lengths of the edges, in descending order of lengths.
     lefts, rights : int
         Number of vertices on either side.
-    wish : int64 array
+    preferred : int64 array
         The preferred level of each edge, of its length or more.
     cost : int64 array
         Cost of a step of each level, strictly descending; every length is among them.
@@ -105,7 +105,7 @@ def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64
                 open_ += 1
             if e & OFTEN == 0 and now() > deadline:
                 state.late = True
-            if not _place(<int32_t>e, wish[e], open_, tries, &state):
+            if not _place(<int32_t>e, preferred[e], open_, tries, &state):
                 raised[e] = True
                 if firm:
                     break
@@ -124,12 +124,12 @@ cdef void _raise_step(int64_t level, State *state) noexcept nogil:
             return
 
 
-cdef bint _place(int32_t e, int64_t wish, int64_t open_, int64_t tries, State *state) noexcept nogil:
+cdef bint _place(int32_t e, int64_t preferred, int64_t open_, int64_t tries, State *state) noexcept nogil:
     cdef int64_t a, b, levels = state.levels
     cdef int32_t *used_u = state.side[0].used + state.side[0].end[e] * levels
     cdef int32_t *used_v = state.side[1].used + state.side[1].end[e] * levels
-    if used_u[wish] < state.steps[wish] and used_v[wish] < state.steps[wish]:
-        _put(e, wish, state)
+    if used_u[preferred] < state.steps[preferred] and used_v[preferred] < state.steps[preferred]:
+        _put(e, preferred, state)
         return True
     for a in range(open_):
         if used_u[a] < state.steps[a] and used_v[a] < state.steps[a]:

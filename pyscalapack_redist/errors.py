@@ -90,7 +90,7 @@ def _is_inside(module: str) -> bool:
 
 def callers_level() -> int:
     """The `stacklevel` of a warning that names the calling line outside of this package."""
-    inside, frame, level = f"{__package__}.", sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
+    prefix, frame, level = f"{__package__}.", sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(prefix):
         frame, level = frame.f_back, level + 1
     return level

@@ -160,23 +160,23 @@ def _merged(everywhere: Sequence[Sequence[Phase]], fields: Sequence[str]) -> lis
     """
     keys = [[tuple(getattr(phase, field) for field in fields) for phase in phases] for phases in everywhere]
     left = [Counter(its) for its in keys]
-    place, merged = [0] * len(keys), []
-    while heads := {its[place[rank]]: None for rank, its in enumerate(keys) if place[rank] < len(its)}:
+    position, merged = [0] * len(keys), []
+    while heads := {its[position[rank]]: None for rank, its in enumerate(keys) if position[rank] < len(its)}:
         for head in heads:
-            there = [rank for rank, its in enumerate(keys) if place[rank] < len(its) and its[place[rank]] == head]
+            there = [rank for rank, its in enumerate(keys) if position[rank] < len(its) and its[position[rank]] == head]
             most = max(left[rank][head] for rank in there)
             if all(left[rank][head] < most for rank in range(len(keys)) if rank not in there):
                 break
         else:
             return None
-        merged.append([everywhere[rank][place[rank]] for rank in there])
+        merged.append([everywhere[rank][position[rank]] for rank in there])
         for rank in there:
-            place[rank] += 1
+            position[rank] += 1
             left[rank][head] -= 1
     return merged
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.traces: list[Phases] = []
         self.open: _Measured | None = None  # the phase that has a name already
@@ -184,7 +184,7 @@ class _Here(threading.local):
         self.inside_call = False
 
 
-_here = _Here()
+_thread = _ThreadState()
 _lock = threading.Lock()
 
 
@@ -215,11 +215,11 @@ def timings() -> Iterator[Phases]:
     recorded = Phases()
     with _lock:
         active += 1
-    _here.traces.append(recorded)
+    _thread.traces.append(recorded)
     try:
         yield recorded
     finally:
-        _here.traces[:] = [other for other in _here.traces if other is not recorded]
+        _thread.traces[:] = [other for other in _thread.traces if other is not recorded]
         with _lock:
             active -= 1
 
@@ -231,7 +231,7 @@ class _Measured:
     """A phase under way."""
 
     def __init__(self, name: str, before: Any, after: Any) -> None:
-        self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
+        self._name, self._routine, self._traces = name, _thread.routine, tuple(_thread.traces)
         layouts = [desc if isinstance(desc, Descriptor | Tiles) else None for desc in (before, after)]
         self._layouts = ["" if desc is None else in_short(desc) for desc in layouts]
         self._digests = tuple([0 if desc is None else desc.layout_digest for desc in layouts])
@@ -250,16 +250,16 @@ class _Measured:
         sizes = self.bytes_sent, self.bytes_copied
         phase = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words, digests=self._digests)
         for recorded in self._traces:
-            if any(recorded is other for other in _here.traces):
+            if any(recorded is other for other in _thread.traces):
                 recorded._phases.append(phase)
 
     def __enter__(self) -> None:
-        _here.open = self
+        _thread.open = self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _here.open = None
+        _thread.open = None
         self.end(error)
 
 
@@ -268,47 +268,47 @@ _nothing = contextlib.nullcontext()
 
 def phase(name: str, before: object = None, after: object = None) -> contextlib.AbstractContextManager[None]:
     """Record the block as a phase, unless it is part of one, or nothing is recorded."""
-    if not active or not _here.traces or _here.open is not None:
+    if not active or not _thread.traces or _thread.open is not None:
         return _nothing
     return _Measured(name, before, after)
 
 
-def begun(name: str, before: object, after: object) -> _Measured | None:
+def start_phase(name: str, before: object, after: object) -> _Measured | None:
     """A phase that ends with a call of `end`; other phases may be open meanwhile."""
     return _Measured(name, before, after) if recording() else None
 
 
 def recording() -> bool:
     """Whether this thread records calls of plans, and is not in one."""
-    return bool(_here.traces) and not _here.inside_call
+    return bool(_thread.traces) and not _thread.inside_call
 
 
 def moved(sent: int, copied: int) -> None:
     """Count bytes for the open phase."""
-    if _here.open is not None:
-        _here.open.bytes_sent += sent
-        _here.open.bytes_copied += copied
+    if _thread.open is not None:
+        _thread.open.bytes_sent += sent
+        _thread.open.bytes_copied += copied
 
 
 @contextlib.contextmanager
 def moving(before: Descriptor, after: Descriptor) -> Iterator[None]:
     """A call of a plan: a phase, unless it is part of one."""
     with phase("redistribute", before, after):
-        _here.inside_call = True  # the measured call enters the same code
+        _thread.inside_call = True  # the measured call enters the same code
         try:
             yield
         finally:
-            _here.inside_call = False
+            _thread.inside_call = False
 
 
 @contextlib.contextmanager
 def routine(name: str) -> Iterator[None]:
     """Attribute the phases of the block to this routine of `linalg`."""
-    outer, _here.routine = _here.routine, name
+    outer, _thread.routine = _thread.routine, name
     try:
         yield
     finally:
-        _here.routine = outer
+        _thread.routine = outer
 
 
 def in_short(desc: Descriptor | Tiles) -> str:

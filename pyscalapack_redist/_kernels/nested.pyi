@@ -9,7 +9,7 @@ def nested_levels(
     length: Ints,
     lefts: int,
     rights: int,
-    wish: Ints,
+    preferred: Ints,
     cost: Ints,
     steps: Ints,
     tries: int,

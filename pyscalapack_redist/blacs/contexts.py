@@ -24,7 +24,7 @@ from ..comm.mpi import MPI
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
 
-_inside = threading.RLock()
+_library_lock = threading.RLock()
 PAUSE = 0.001  # seconds
 
 
@@ -35,7 +35,7 @@ def one_thread(*, wait: bool) -> Iterator[LibraryError | None]:
     BLACS and netlib's routines have static tables and buffers. With `wait` this thread waits for the other one; then no other
     rank or thread may wait for this one.
     """
-    if not _inside.acquire(blocking=wait):
+    if not _library_lock.acquire(blocking=wait):
         yield LibraryError(
             "another thread of this process is in ScaLAPACK, which allows one thread at a time: let one thread after the "
             "other call linalg and scalapack, on all ranks in the same order"
@@ -44,7 +44,7 @@ def one_thread(*, wait: bool) -> Iterator[LibraryError | None]:
     try:
         yield None
     finally:
-        _inside.release()
+        _library_lock.release()
 
 
 @contextlib.contextmanager

@@ -71,7 +71,7 @@ MPI_OF_FILE = {
 }
 
 
-class _SymbolPlace(ctypes.Structure):
+class _SymbolInfo(ctypes.Structure):
     """Dl_info of dlfcn.h."""
 
     _fields_ = (
@@ -92,11 +92,11 @@ def address_of(library: ctypes.CDLL, symbol: str) -> int:
 
 def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
     """Return the file that defines a symbol of a library or of the libraries that it links."""
-    place = _SymbolPlace()
+    info = _SymbolInfo()
     address = address_of(library, symbol)
-    if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
+    if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
         return None
-    return os.path.realpath(os.fsdecode(place.file))
+    return os.path.realpath(os.fsdecode(info.file))
 
 
 def linked_libraries(path: str) -> list[str]:

@@ -369,16 +369,16 @@ class MergedIntercomm:
             self.comm = call_blocking(lambda: intercomm.Merge(False), wait.check if wait.is_limited else None)
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         own_side, merged = intercomm.Get_group(), self.comm.Get_group()
-        places = MPI.Group.Translate_ranks(own_side, list(range(own_side.Get_size())), merged)
+        own_ranks = MPI.Group.Translate_ranks(own_side, list(range(own_side.Get_size())), merged)
         own_side.Free()
         merged.Free()
-        self.side = int(0 not in places)
+        self.side = int(0 not in own_ranks)
         self.group: Group = group_of(self.comm, tuple(range(self.comm.Get_size())))
         self.group.watch = watch
-        number = {place: k for k, place in enumerate(places)}
-        first_remote = 0 if self.side else len(places)
+        number = {rank: k for k, rank in enumerate(own_ranks)}
+        first_remote = 0 if self.side else len(own_ranks)
         if watch is not None:
-            self.group.remote_ranks = frozenset(range(self.comm.Get_size())) - frozenset(places)
+            self.group.remote_ranks = frozenset(range(self.comm.Get_size())) - frozenset(own_ranks)
         self.group.names = tuple(
             f"rank {number[k]}" if k in number else f"remote rank {k - first_remote}"
             for k in range(self.comm.Get_size())

@@ -85,7 +85,7 @@ def _last_cache_of_system() -> LastCache:
 
 
 class Identity(NamedTuple):
-    """A rank's place, for the other ranks."""
+    """Where a rank runs, for the other ranks."""
 
     machine: tuple[str, ...]
     forced: int | None
@@ -140,11 +140,11 @@ class Node:
         self.ring: Ring | None = None
         identities: list[Identity] = call_on_all(lambda: _identify(forced))
         is_forced = all(identity.forced is not None for identity in identities)
-        places = [identity.forced if is_forced else identity.machine for identity in identities]
-        node_ranks = [k for k, place in enumerate(places) if place == places[rank]]
+        machines = [identity.forced if is_forced else identity.machine for identity in identities]
+        node_ranks = [k for k, machine in enumerate(machines) if machine == machines[rank]]
         self.number = {peer: k for k, peer in enumerate(node_ranks)}
         self.size = len(node_ranks)
-        self.leaders = np.array([places.index(place) for place in places], np.int64)
+        self.leaders = np.array([machines.index(machine) for machine in machines], np.int64)
         memory, self.description = self._share_memory(node_ranks, len(identities) == 1, rank, call_on_all)
 
         def make_ring() -> bool:

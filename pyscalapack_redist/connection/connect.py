@@ -177,7 +177,7 @@ class _Side:
 
     def _write_file(self, base: str) -> RendezvousFile:
         """Write this side's file, on rank 0. Not collective."""
-        self.own_file = RendezvousFile.write(base, self.role, {**_about(), "ranks": self.comm.Get_size()})
+        self.own_file = RendezvousFile.write(base, self.role, {**_facts_of_mpi(), "ranks": self.comm.Get_size()})
         return self.own_file
 
     def _lock_file(self, name: str) -> None:
@@ -300,7 +300,7 @@ def _checked(path: Any, timeout: Any) -> tuple[str, float]:
     return base, float(timeout)
 
 
-def _about() -> dict[str, Any]:
+def _facts_of_mpi() -> dict[str, Any]:
     """Facts about this side's MPI, for the rendezvous file."""
     return {
         "mpi": MPI.Get_library_version().strip(" \n\0").splitlines()[0],

@@ -113,10 +113,10 @@ class RendezvousFile:
     @classmethod
     def read(cls, path: str, role: str) -> RendezvousFile | None:
         """Read the file of a side whose rank 0 is alive; None if there is none."""
-        place = f"{path}.{role}"
-        with _as_connect_error(f"cannot read {place}"):
+        name = f"{path}.{role}"
+        with _as_connect_error(f"cannot read {name}"):
             try:
-                file = open_own_file(place)
+                file = open_own_file(name)
             except FileNotFoundError:
                 return None
             try:
@@ -124,24 +124,24 @@ class RendezvousFile:
                 if not _is_locked(file, 0) or os.fstat(file).st_nlink != 1:
                     return None
                 about = _lines(file)[0]
-                return cls(place, bytes.fromhex(about.pop("secret")), {**about, "ranks": int(about["ranks"])})
+                return cls(name, bytes.fromhex(about.pop("secret")), {**about, "ranks": int(about["ranks"])})
             finally:
                 os.close(file)
 
     def publish(self, path: str, role: str, end: float) -> None:
         """Give the file its final name, in place of a stale file; `end` is the deadline, on the clock of `time.monotonic`."""
-        place = f"{path}.{role}"
-        with _as_connect_error(f"cannot write {place}"):
+        name = f"{path}.{role}"
+        with _as_connect_error(f"cannot write {name}"):
             while True:
                 with suppress(FileExistsError):
-                    os.link(self.path, place)
+                    os.link(self.path, name)
                     break
-                if not _remove_if_stale(place):
+                if not _remove_if_stale(name):
                     raise ConnectError(f"another job already waits in psr.{role} at {path}: use another path")
                 if time.monotonic() > end:
-                    raise ConnectError(f"{place} is a stale file that another process is removing: use another path")
+                    raise ConnectError(f"{name} is a stale file that another process is removing: use another path")
             os.unlink(self.path)
-        self.path = place
+        self.path = name
 
     def remove(self) -> None:
         """Remove the file."""
@@ -274,23 +274,23 @@ def _other_has_left(path: str) -> ConnectError:
     return ConnectError(f"the other job was at {path} but gave up or ended: see its output, and start both jobs again")
 
 
-def _remove_if_stale(place: str) -> bool:
+def _remove_if_stale(name: str) -> bool:
     """Remove a file of a process that has ended, but not a newer file of another job; False if the process is alive."""
     try:
-        file = open_own_file(place, os.O_RDWR)
+        file = open_own_file(name, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
         if _is_locked(file, 0):
             return False
-        with _as_connect_error(f"{place} is not a file of psr.accept or psr.connect: use another path, or remove it"):
+        with _as_connect_error(f"{name} is not a file of psr.accept or psr.connect: use another path, or remove it"):
             bytes.fromhex(_lines(file)[0]["secret"])
         if _is_locked(file, REMOVAL_BYTE, fcntl.LOCK_EX, keep=True):
             time.sleep(POLL_SECONDS)  # another job is about to remove it
             return True
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.lstat(place), os.fstat(file)):
-                os.unlink(place)
+            if os.path.samestat(os.lstat(name), os.fstat(file)):
+                os.unlink(name)
         return True
     finally:
         os.close(file)

@@ -81,9 +81,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         axes.set_xticks([])
         axes.set_yticks([])
         return
-    numbers, places = np.unique(panel.ranks, return_inverse=True)
+    numbers, positions = np.unique(panel.ranks, return_inverse=True)
     palette = [colour_of(rank) for rank in numbers.tolist()]
-    cells = np.array([to_rgb(colour) for colour in palette])[places.reshape(panel.ranks.shape)]
+    cells = np.array([to_rgb(colour) for colour in palette])[positions.reshape(panel.ranks.shape)]
     line = LINE if max(panel.ranks.shape) <= MOST_LINED else 0.0
     axes.pcolormesh(panel.columns, panel.rows, cells, edgecolors="white" if line else "none", linewidth=line)
     axes.set_xlim(0, panel.columns[-1])

@@ -115,7 +115,7 @@ def _panel(panel: Panel, size: tuple[float, float], titled: bool) -> Iterator[st
     if titled:
         yield f'<text x="0" y="10" font-size="10" fill="currentColor">{escape(panel.title)}</text>'
         top = LINE
-    x, y = _places(panel.columns, size[0]), _places(panel.rows, size[1])
+    x, y = _positions(panel.columns, size[0]), _positions(panel.rows, size[1])
     if not panel.ranks.size:
         yield f'<text x="0" y="{top + 12:g}" font-size="10" fill="currentColor">no elements</text>'
     for (i, j), rank in np.ndenumerate(panel.ranks):
@@ -133,9 +133,9 @@ def _panel(panel: Panel, size: tuple[float, float], titled: bool) -> Iterator[st
             )
 
 
-def _places(edges: NDArray[np.int64], length: float) -> list[float]:
-    places: list[float] = (edges * (length / max(1, int(edges[-1])))).tolist()
-    return places
+def _positions(edges: NDArray[np.int64], length: float) -> list[float]:
+    positions: list[float] = (edges * (length / max(1, int(edges[-1])))).tolist()
+    return positions
 
 
 HEAD = "text-align:left;vertical-align:top;font-weight:600;padding:2px 12px 2px 0;white-space:nowrap"

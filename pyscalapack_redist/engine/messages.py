@@ -60,7 +60,7 @@ def messages_of(
     me: int,
     number: Mapping[int, int] | range,
     order: Order,
-    part: Edge | None = None,
+    edge: Edge | None = None,
     by_slot: bool = False,
 ) -> tuple[RankMessages, Arrays]:
     """Return the messages of rank `me`, sorted by the keys of `order`.
@@ -75,7 +75,7 @@ def messages_of(
         Rank in the group for each rank of the communicator that takes part.
     order : Order
         Order of the messages.
-    part : (bool, int), optional
+    edge : (bool, int), optional
         Edge of a trapezoid: only elements (i, j) with j - i at least (True) or at most (False) that number.
     by_slot : bool
         Whether two ranks with several steps in a schedule of superblocks have a box for each step, which a derived datatype
@@ -102,12 +102,12 @@ def messages_of(
             messages.copies.append(Message(number[rank], box, (), 0, box.size))
             return
         own, other, place = (a, b, before) if sending else (b, a, after)
-        parts = _StepBoxes(own, other, dims, "packed" if sending else "unpacked", part, place) if by_slot else None
+        step_boxes = _StepBoxes(own, other, dims, "packed" if sending else "unpacked", edge, place) if by_slot else None
         if not single:  # the order numbers processes
             ends = (me, rank) if sending else (rank, me)
             before, after = (a.ranks.index(ends[0]),), (b.ranks.index(ends[1]),)
         side = messages.sends if sending else messages.receives
-        side += messages_between(order, before, after, number[rank], first, box, parts)
+        side += messages_between(order, before, after, number[rank], first, box, step_boxes)
 
     for sending in (True, False):
         own, other, kind = (a, b, "packed") if sending else (b, a, "unpacked")
@@ -119,7 +119,7 @@ def messages_of(
                 rank = int(places[remote])
                 if rank == me and not sending:
                     continue
-                box = box_of(dims, kind if rank != me else "copied", part, own, place)
+                box = box_of(dims, kind if rank != me else "copied", edge, own, place)
                 if not box.size:
                     continue
                 before, after = (place, remote) if sending else (remote, place)
@@ -194,7 +194,7 @@ def messages_between(
     peer: int,
     first: Coords,
     box: Box | Boxes,
-    parts: _StepBoxes | None = None,
+    step_boxes: _StepBoxes | None = None,
 ) -> list[Message]:
     """Return the message from one process to another, or one message for each step that the schedule has for the two.
 
@@ -206,8 +206,8 @@ def messages_between(
     shares = order.shares(sender, receiver, first)
     if len(shares) == 1:
         return [Message(peer, box, shares[0].key, 0, box.size)]
-    if parts is not None and shares[0].slots:
-        boxes = [(share.key, parts.box(share.slots)) for share in shares]
+    if step_boxes is not None and shares[0].slots:
+        boxes = [(share.key, step_boxes.box(share.slots)) for share in shares]
         return [Message(peer, step_box, key, 0, step_box.size) for key, step_box in boxes if step_box.size]
     messages = []
     total, weight, begin = sum(share.weight for share in shares), 0, 0
@@ -220,20 +220,20 @@ def messages_between(
     return messages
 
 
-def box_of(dims: tuple[SharedRuns, ...], kind: str, part: Edge | None, own: Layout, place: Coords) -> Box:
+def box_of(dims: tuple[SharedRuns, ...], kind: str, edge: Edge | None, own: Layout, place: Coords) -> Box:
     """Return the box of the elements that two processes share, perhaps empty. This rank's side is `place` of `own`."""
     runs = runs_of_all(dims, kind)
-    if part is None:
+    if edge is None:
         return Box(runs)
     rows, columns = map(_indices, dims, own.distributions, place)
-    return Trapezoid(runs, rows, columns, *part, DENSE[kind])
+    return Trapezoid(runs, rows, columns, *edge, DENSE[kind])
 
 
 def _indices(shared: SharedRuns, axis: Axis, p: int) -> NDArray[np.int64]:
     """Global indices of the elements that process `p` of an axis shares, ascending."""
     starts, length = shared.start_a, shared.length
     elements = int(length.sum())
-    inside = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
+    offsets = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
     periods = shared.period_a * np.arange(-(-shared.total // elements))
-    indices: NDArray[np.int64] = axis.global_index(p, (periods[:, None] + inside).ravel()[: shared.total])
+    indices: NDArray[np.int64] = axis.global_index(p, (periods[:, None] + offsets).ravel()[: shared.total])
     return indices

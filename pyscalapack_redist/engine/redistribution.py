@@ -407,7 +407,7 @@ def call_traced(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -
 
 def start_trace(plan: Redistribution, a: Any, out: Any) -> Any:
     """Return the trace's record of a transfer that is about to start; None without a trace."""
-    measured = tracing.begun("redistribute", plan.desc_a, plan.desc_b)
+    measured = tracing.start_phase("redistribute", plan.desc_a, plan.desc_b)
     if measured is not None:
         with contextlib.suppress(Exception):  # figures of a trace: the transfer reports errors of the arrays
             measured.bytes_sent, measured.bytes_copied = _bytes(plan, a, out)

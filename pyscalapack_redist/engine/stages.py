@@ -161,8 +161,8 @@ class Stage:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
         only_user_arrays = False not in [move.from_a_to_b for move in self.moves]
-        # Place of each move's arrays among the addresses of a run: by pair if all arrays are the user's, else by move.
-        self.places = [move.pair if only_user_arrays else k for k, move in enumerate(self.moves)]
+        # Number of each move's arrays among the addresses of a run: by pair if all arrays are the user's, else by move.
+        self.origin_numbers = [move.pair if only_user_arrays else k for k, move in enumerate(self.moves)]
 
     @property
     def extents(self) -> Extents:
@@ -214,7 +214,7 @@ class Stage:
         node = None if self._group is None else self._group.node
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
             return None
-        move = _MoveBinding.of(self.moves[0], self.places[0], kind, element_order)
+        move = _MoveBinding.of(self.moves[0], self.origin_numbers[0], kind, element_order)
         sends, receives, _ = self.moves[0].messages
 
         def pairs(messages: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
@@ -242,7 +242,7 @@ class _MoveBinding(NamedTuple):
     """A move bound to arrays of one kind: the properties that all its boxes share."""
 
     move: Move
-    place: int
+    origin: int
     strides: tuple[tuple[int, ...], ...]
     transposed: bool
     item: int
@@ -250,26 +250,26 @@ class _MoveBinding(NamedTuple):
     blend: Blend | None
 
     @classmethod
-    def of(cls, move: Move, place: int, kind: ArrayKind, element_order: int) -> _MoveBinding:
-        """Bind a move whose arrays are at `place`, with elements by rows (1) or by columns (2)."""
+    def of(cls, move: Move, origin: int, kind: ArrayKind, element_order: int) -> _MoveBinding:
+        """Bind a move whose arrays are at `origin`, with elements by rows (1) or by columns (2)."""
         dims = tuple(range(move.desc_a.ndim))
         blend = kind.blends[move.pair].get((move.op, move.last))
         dims = dims if element_order == 2 else dims[::-1]
-        return cls(move, place, kind.strides, transposes(move.op), kind.items[move.pair], dims, blend)
+        return cls(move, origin, kind.strides, transposes(move.op), kind.items[move.pair], dims, blend)
 
     def parts(self, box: Box | Boxes, dense: str) -> list[Packed]:
         """Return a box as a part of a bundle; with several local arrays, a part for each of their boxes."""
         move = self.move
         if isinstance(box, Boxes):
             return [self._part(number, some, *move.arrays[number], dense) for number, some in box.parts]
-        return [self._part(self.place, box, move.source, move.target, dense)]
+        return [self._part(self.origin, box, move.source, move.target, dense)]
 
-    def _part(self, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
-        """Return the part for a box between arrays `a` and `b`, whose addresses are at `place`."""
+    def _part(self, origin: int, box: Box, a: int, b: int, dense: str) -> Packed:
+        """Return the part for a box between arrays `a` and `b`, whose addresses are at `origin`."""
         source = None if dense == "source" else self.source(a)
         if dense == "target":
-            return place, box, source, None, self.order, self.item, None
-        return place, box, source, self.strides[b], self.order, self.item, self.blend
+            return origin, box, source, None, self.order, self.item, None
+        return origin, box, source, self.strides[b], self.order, self.item, self.blend
 
     def source(self, a: int) -> tuple[int, ...]:
         """Return the strides of op(A)."""
@@ -281,8 +281,8 @@ class _Binder:
 
     def __init__(self, stage: Stage, kind: ArrayKind, element_order: int) -> None:
         self._datatypes = stage.options.buffers == "datatypes"
-        moves = zip(stage.moves, stage.places, strict=True)
-        self._bindings = [_MoveBinding.of(move, place, kind, element_order) for move, place in moves]
+        moves = zip(stage.moves, stage.origin_numbers, strict=True)
+        self._bindings = [_MoveBinding.of(move, origin, kind, element_order) for move, origin in moves]
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Make a bundle of boxes of moves, one after another."""
@@ -302,12 +302,12 @@ class _Binder:
         if len(by_move) == 1:
             binding, item = self._bindings[0], self._bindings[0].item
             bundles: dict[int, Bundle] = {}
-            for peer, box, place, first, last in by_move[0]:
+            for peer, box, origin, first, last in by_move[0]:
                 bundle = bundles.get(id(box))
                 if bundle is None:
                     bundle = bundles[id(box)] = self.bundle([(0, box)], dense)
                 form = self._form(binding, box, sending)
-                byte_messages.append(ByteMessage(peer, place, bundle, first * item, last * item, form))
+                byte_messages.append(ByteMessage(peer, origin, bundle, first * item, last * item, form))
             return byte_messages
         contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}
         keys: dict[int, tuple[int, ...]] = {}

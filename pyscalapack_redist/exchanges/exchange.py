@@ -134,11 +134,11 @@ class Extents(NamedTuple):
             elements=max((message.size for message in messages), default=0),
             partial=any(message.size != message.box.size for message in messages),
             unbalanced=len(sends) != len(receives),
-            between=0 if node is None else node.size * max(_away(sends, node), _away(receives, node)),
+            between=0 if node is None else node.size * max(_elements_between(sends, node), _elements_between(receives, node)),
         )
 
 
-def _away(messages: Sequence[Message], node: Node) -> int:
+def _elements_between(messages: Sequence[Message], node: Node) -> int:
     """Elements of messages to or from other nodes."""
     return sum(message.size for message in messages if message.peer not in node.number)
 

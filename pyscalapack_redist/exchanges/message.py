@@ -261,13 +261,13 @@ class _TypeBuilder:
         first, datatype = parts[0]
         if len(parts) == 1:
             return datatype if first == 0 else self._keep(datatype.Create_hindexed_block(1, [first]))
-        places = [place for place, _ in parts]
+        displacements = [displacement for displacement, _ in parts]
         if any(other is not datatype for _, other in parts):
-            return self._keep(MPI.Datatype.Create_struct([1] * len(parts), places, [other for _, other in parts]))
-        step = places[1] - first
-        if all(b - a == step for a, b in itertools.pairwise(places)):
+            return self._keep(MPI.Datatype.Create_struct([1] * len(parts), displacements, [other for _, other in parts]))
+        step = displacements[1] - first
+        if all(b - a == step for a, b in itertools.pairwise(displacements)):
             return self.placed([(first, self.repeated(datatype, len(parts), step))])
-        return self._keep(datatype.Create_hindexed_block(1, places))
+        return self._keep(datatype.Create_hindexed_block(1, displacements))
 
 
 class Slot(NamedTuple):

@@ -49,21 +49,21 @@ class Shared(Exchange):
         if self.ring is not None and not _fits(self.ring, options.item):
             self.ring = None
         number = {} if node is None or self.ring is None else node.number
-        sends_here, sends_away = _split(self.sends, number)
-        receives_here, receives_away = _split(self.receives, number)
-        self._here, self._away = (sends_here, receives_here), (sends_away, receives_away)
-        by_mpi = any(self._away)
+        sends_on_node, sends_between = _split(self.sends, number)
+        receives_on_node, receives_between = _split(self.receives, number)
+        self._on_node, self._between_nodes = (sends_on_node, receives_on_node), (sends_between, receives_between)
+        by_mpi = any(self._between_nodes)
         self.by_mpi = by_mpi or self.ring is None  # whether this rank uses MPI
         self._limit = options.memory_limit // 2 if by_mpi else options.memory_limit
-        self._least = _least(self._here[0])
+        self._least = _least(self._on_node[0])
 
     @functools.cached_property
     def between(self) -> Windowed:
         """The exchange of messages by MPI."""
-        sends, receives = self._away
+        sends, receives = self._between_nodes
         copies = Bundle([], "") if self.ring is not None else self.copies
         limit = self.options.memory_limit
-        options = self.options._replace(memory_limit=limit - self._limit if any(self._away) else limit)
+        options = self.options._replace(memory_limit=limit - self._limit if any(self._between_nodes) else limit)
         return Windowed(sends, receives, copies, options, self.node)
 
     @property
@@ -74,9 +74,9 @@ class Shared(Exchange):
     @property
     def staging_bytes(self) -> int:
         """Bytes of staging buffers of one run, shared and private."""
-        if self.ring is None or not self._here[0]:
+        if self.ring is None or not self._on_node[0]:
             return self.private_bytes
-        nbytes = sum(bundle.size for _, bundle in self._here[0])
+        nbytes = sum(bundle.size for _, bundle in self._on_node[0])
         return self.private_bytes + max(self._least, min(self._limit, self.ring.area, nbytes))
 
     @property
@@ -90,7 +90,7 @@ class Shared(Exchange):
         if self.ring is None:
             return None
         limit = max(self._limit, self._least)  # as in `staging_bytes`
-        return _traffic(self.ring, self._here[0], self._here[1], self.copies, limit)
+        return _traffic(self.ring, self._on_node[0], self._on_node[1], self.copies, limit)
 
     @classmethod
     def make_traffic(
@@ -129,14 +129,14 @@ def _split(
 ) -> tuple[list[tuple[int, Bundle]], list[ByteMessage]]:
     """The rank in the ring and the bundle of each peer on this node; and the messages of other nodes."""
     pairs: dict[int, Bundle] = {}
-    away = []
+    between_nodes = []
     for message in messages:
         ring_rank = number.get(message.peer)
         if ring_rank is None:
-            away.append(message)
+            between_nodes.append(message)
         else:
             pairs.setdefault(ring_rank, message.bundle)
-    return list(pairs.items()), away
+    return list(pairs.items()), between_nodes
 
 
 def _fits(ring: Ring, item: int) -> bool:

@@ -63,7 +63,7 @@ class Multiplication:
         self._a, self._b, self._c, self._arrangement, self._dtype = a, b, c, arrangement, dtype
         self._fill, self._comm = fill, comm
         self._sizes = sizes = Sizes(a.shape[0], b.shape[1], a.shape[1], dtype)
-        self._a_stays, self._b_stays, self._c_stays = arrangement.stays(sizes, *map(Plane.of, (a, b, c)))
+        self._a_stays, self._b_stays, self._c_stays = arrangement.unmoved(sizes, *map(Plane.of, (a, b, c)))
         self._grid = ProcessGrid(arrangement.ranks.shape, comm, ranks=arrangement.ranks)
         self._layers = self._layouts_of_layers()
         self._own = next((desc for desc in self._layers if desc.place is not None), None)

@@ -23,7 +23,7 @@ FACTORS = ("lu_factor", "cho_factor")  # routines whose results are for other ro
 class Operand(NamedTuple):
     """An operand as the user gave it, and as the routine gets it."""
 
-    given: Any
+    argument: Any
     array: Distributed
 
 
@@ -97,7 +97,7 @@ class Operands:
             for k in sorted(range(len(items)), key=lambda k: isinstance(items[k], np.ndarray)):  # collective ones first
                 items[k] = self.converted(items[k])
             return type(result)(*items) if hasattr(result, "_fields") else tuple(items)
-        first = self._operands[0].given
+        first = self._operands[0].argument
         if isinstance(result, np.ndarray):
             adapter = adapter_of(first)
             return result if adapter is None else adapter.replicated(first, result)
@@ -106,7 +106,7 @@ class Operands:
         like = self._like
         if like is None:
             model = self._model(result)
-            like = model.given
+            like = model.argument
             if (
                 isinstance(adapter_of(like), Pairs) and model.array.shape != result.shape
             ):  # a pair has no layout for other shapes
@@ -120,8 +120,8 @@ class Operands:
 
     def _model(self, result: Distributed) -> Operand:
         """The operand of the first one's kind that has the layout of a result, or its shape, or as many dimensions."""
-        adapter = adapter_of(self._operands[0].given)
-        operands = [operand for operand in self._operands if adapter_of(operand.given) is adapter]
+        adapter = adapter_of(self._operands[0].argument)
+        operands = [operand for operand in self._operands if adapter_of(operand.argument) is adapter]
         exact = [each for each in operands if each.array.desc == result.desc]
         alike = [each for each in operands if each.array.shape == result.shape]
         of_dimension = [each for each in operands if each.array.ndim == result.ndim]

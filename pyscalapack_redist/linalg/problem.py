@@ -43,8 +43,8 @@ from .working_layouts import (
     check_counts,
     check_work_layout,
     current_call,
+    is_good_layout,
     result_order,
-    stays,
 )
 
 LayoutOption = Descriptor | Distributed | None
@@ -237,7 +237,7 @@ class Problem:
         driver = self._arguments.get("driver")
         library = "elpa" if driver == "elpa" and 0 not in shape else "scalapack"
         layouts = [operand.desc for operand in self.operands.values()]
-        own: list[Descriptor] = [layout for layout in layouts if stays(self._routine, layout, library)]
+        own: list[Descriptor] = [layout for layout in layouts if is_good_layout(self._routine, layout, library)]
         if self._uses_library:
             rule = self._cache.layout(self._routine, shape, self._comm, library)
         else:  # the routine finds a grid by itself, on all processes

@@ -114,7 +114,7 @@ class Arrangement(NamedTuple):
             Plane(self.ranks[:, :, 0], rows, columns) if r == 1 else None,
         )
 
-    def stays(self, sizes: Sizes, a: Plane | None, b: Plane | None, c: Plane | None) -> tuple[bool, bool, bool]:
+    def unmoved(self, sizes: Sizes, a: Plane | None, b: Plane | None, c: Plane | None) -> tuple[bool, bool, bool]:
         """Whether A, B and C are not moved, that have these planes."""
         its_a, its_b, its_c = self.planes(sizes)
         return (
@@ -127,7 +127,7 @@ class Arrangement(NamedTuple):
         """What it takes for operands and a result with these planes; `may_be_half`: one half has all numbers."""
         (p, q, r), (m, n, k, dtype) = self.ranks.shape, sizes
         rows, columns, inner = self.rows.most(m, p), self.columns.most(n, q), self.inner.most(k, r)
-        a_stays, b_stays, c_stays = self.stays(sizes, a, b, c)
+        a_stays, b_stays, c_stays = self.unmoved(sizes, a, b, c)
         steps = rows * columns * inner * (self._half(sizes) if may_be_half else 1)
         moved = [0 if a_stays else rows * inner, 0 if b_stays else inner * columns]
         parts = 0 if c_stays else rows * columns

@@ -192,7 +192,7 @@ def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> No
         )
 
 
-def stays(name: str, desc: Descriptor, library: str = "scalapack") -> bool:
+def is_good_layout(name: str, desc: Descriptor, library: str = "scalapack") -> bool:
     """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow."""
     small = max(desc.shape) <= MOST_BLOCK
     if library != "scalapack" and solver_rules.find_broken_rule(library, desc, name) is not None:

@@ -71,11 +71,11 @@ class FortranCall:
         values: list[int | bytes] = []
         lengths: list[int] = []
         for argument in arguments:
-            place = start + size * used
+            address = start + size * used
             if isinstance(argument, Operand):
                 integers[used : used + OPERAND_INTEGERS] = argument.integers  # type: ignore[assignment]
                 used += OPERAND_INTEGERS
-                values += [argument.address, place, place + size, place + 2 * size]
+                values += [argument.address, address, address + size, address + 2 * size]
             elif isinstance(argument, str):
                 values.append(argument.encode())
                 lengths.append(len(argument))
@@ -85,7 +85,7 @@ class FortranCall:
             else:
                 integers[used] = int(argument)
                 used += 1
-                values.append(place)
+                values.append(address)
         self.arguments, self._integers = arguments, integers  # referenced here: the call has their addresses
         self._values = [*values, *lengths]  # Fortran compilers pass the lengths of characters after all arguments
         self._routine = _entry_point(blacs.load(), name, len(self._values), result)
@@ -101,9 +101,9 @@ def _entry_point(library: blacs.Library, name: str, count: int, result: Any) -> 
 
 def extreme_over_grid(name: str, numbers: NDArray[Any], desc: Descriptor) -> FortranCall:
     """Return a call of ?gamn2d or ?gamx2d: least or largest absolute values over the grid, element by element, in place."""
-    place = np.zeros(1, np.intc)
+    location = np.zeros(1, np.intc)
     size = max(1, numbers.size)
-    return FortranCall(name, (desc.grid.context, "A", " ", numbers.size, 1, numbers, size, place, place, -1, -1, -1))
+    return FortranCall(name, (desc.grid.context, "A", " ", numbers.size, 1, numbers, size, location, location, -1, -1, -1))
 
 
 def workspace_size(work: NDArray[Any]) -> int:
@@ -235,7 +235,7 @@ def _run_together(
     refusal: BaseException | None = None
     value = None
 
-    def answer(replies: list[Reply]) -> tuple[Exception | None, bool, Any]:
+    def combine_replies(replies: list[Reply]) -> tuple[Exception | None, bool, Any]:
         """Return the first error, whether all ranks have made their last call, and then the result."""
         refused = next((reply.error for reply in replies if reply.error is not None), None)
         calls = [(rank, reply.entry) for rank, reply in enumerate(replies) if reply.entry is not None]
@@ -249,7 +249,7 @@ def _run_together(
         nonlocal refusal
         error = guard.take_interrupts()
         reply = Reply(None if error is None else _for_all(group, error), entry, value)
-        refused, all_ended, result = group.combine(reply, answer)
+        refused, all_ended, result = group.combine(reply, combine_replies)
         if refused is not None:
             refusal = refused if isinstance(refused, LinAlgError) else error or refused
             raise refusal

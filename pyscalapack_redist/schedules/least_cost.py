@@ -18,7 +18,18 @@ from .checks import checked_messages, checked_seconds, checked_table
 from .communication_grid import CommunicationGrid
 from .folding import FoldedGraph, fold, fold_slice, slices, unfold_parts
 from .formulas import ring
-from .levels import TINY, Grouped, Levels, Limit, Reals, Solution, around, part, residues, wishes
+from .levels import (
+    TINY,
+    Grouped,
+    Levels,
+    Limit,
+    Reals,
+    Solution,
+    messages_nearby,
+    preferred_levels,
+    residues,
+    subset_of,
+)
 from .matchings import FEW, Attempt, SortedMessages, Targets, greedy_parts, stepwise_parts
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
@@ -29,7 +40,7 @@ SMALLEST_PARTS = 2_000  # counts up to which a graph is not divided into parts
 LARGEST_PART = 20_000  # messages up to which the program of a part is solved
 MOST_MESSAGES = 10_000_000  # messages up to which they are put into levels one by one
 MOST_TWICE = 200_000  # messages up to which there is a second attempt before any program
-MOST_WISHED = 600_000  # messages up to which attempts use the wishes of a program
+MOST_PREFERRED = 600_000  # messages up to which attempts use the preferred levels of a program
 FIRST_PART = 80  # messages of the first part
 SHARE = 0.7  # of the time left, for one program
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time left, for the first program of a slice, and for all its programs
@@ -175,7 +186,7 @@ class Search:
             return
         group = residues(self.grid, self._messages)
         shares = Levels(group, self._until(), costs).shares(steps)
-        self._attempts(Targets(costs, steps), None if shares is None else wishes(group, shares))
+        self._attempts(Targets(costs, steps), None if shares is None else preferred_levels(group, shares))
 
     def _take(self, levels: Levels, solution: Solution) -> bool:
         """Keep a solution if it is the best so far; False if it has no whole counts."""
@@ -268,9 +279,9 @@ class Search:
         grid = self.grid
         return isinstance(grid, CommunicationGrid) and 4 * (grid.n or 0) < grid.slice_length
 
-    def _attempt(self, targets: Targets, wish: Ints | None = None, seed: int | None = None) -> Attempt:
+    def _attempt(self, targets: Targets, preferred: Ints | None = None, seed: int | None = None) -> Attempt:
         """Attempt some targets, and keep the schedule; if it has too many steps, attempt fewer and costlier ones."""
-        attempt = self._messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
+        attempt = self._messages.within(self.aim.most_steps, targets, self.deadline, preferred, seed)
         self._keep_attempt(attempt)
         return attempt
 
@@ -279,14 +290,14 @@ class Search:
         if len(self._messages.length) > MANY:
             self._keep_attempt(self._messages.attempt(targets, deadline, tries=FEW))
 
-    def _attempts(self, targets: Targets, wish: Ints | None = None, seeds: int = SEEDS) -> Attempt:
-        """The best of several attempts: by first fit, with `wish`, and with wishes for the cheapest levels."""
+    def _attempts(self, targets: Targets, preferred: Ints | None = None, seeds: int = SEEDS) -> Attempt:
+        """The best of several attempts: by first fit, with `preferred` levels, and with the cheapest ones."""
         best = self._attempt(targets)
         cheapest = self._messages.cheapest(targets)
         for seed in (None, *range(seeds)):
-            for preferred in (wish, cheapest):
-                if preferred is not None and self._open and len(best.raised):
-                    best = min(best, self._attempt(targets, preferred, seed), key=lambda attempt: attempt.cost)
+            for levels in (preferred, cheapest):
+                if levels is not None and self._open and len(best.raised):
+                    best = min(best, self._attempt(targets, levels, seed), key=lambda attempt: attempt.cost)
         return best
 
     def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
@@ -311,10 +322,10 @@ class Search:
         if solution.steps is not None and solution.shares is not None:
             targets = Targets(costs, solution.steps)
             self._attempt_quickly(targets, self.deadline)
-            if len(messages.length) > MOST_WISHED:
+            if len(messages.length) > MOST_PREFERRED:
                 self._attempt(targets)
             else:
-                self._attempts(targets, wishes(group, solution.shares))
+                self._attempts(targets, preferred_levels(group, solution.shares))
         return solution.steps
 
     def _exact(self) -> None:
@@ -330,12 +341,12 @@ class Search:
             if np.isin(first, chosen).all():
                 size *= 2
             size_before = len(chosen)
-            chosen = np.union1d(chosen, around(messages, first, size))
+            chosen = np.union1d(chosen, messages_nearby(messages, first, size))
             if len(chosen) == size_before:
                 if size_before == len(messages.length) or size > LARGEST_PART:
                     return
                 continue
-            solution = self._least(part(messages, chosen), costs, profile, self.deadline)
+            solution = self._least(subset_of(messages, chosen), costs, profile, self.deadline)
             if solution.steps is None:
                 return
             attempt = self._attempts(Targets(costs, solution.steps))

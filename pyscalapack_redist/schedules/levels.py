@@ -409,7 +409,7 @@ def residues(grid: CommunicationGrid, messages: SortedMessages) -> Grouped:
     return Grouped(messages, np.arange(len(messages.length)), senders, receivers)
 
 
-def around(messages: SortedMessages, chosen: Ints, most: int) -> Ints:
+def messages_nearby(messages: SortedMessages, chosen: Ints, most: int) -> Ints:
     """Add to some messages all others of the same processes, repeatedly.
 
     Parameters
@@ -421,19 +421,19 @@ def around(messages: SortedMessages, chosen: Ints, most: int) -> Ints:
     most : int
         Most messages of the result, unless `chosen` has more.
     """
-    inside = np.zeros(len(messages.length), dtype=bool)
-    inside[chosen] = True
+    selected = np.zeros(len(messages.length), dtype=bool)
+    selected[chosen] = True
     while True:
         senders, receivers = np.zeros(messages.shape[0], dtype=bool), np.zeros(messages.shape[1], dtype=bool)
-        senders[messages.sender[inside]] = True
-        receivers[messages.receiver[inside]] = True
+        senders[messages.sender[selected]] = True
+        receivers[messages.receiver[selected]] = True
         wider = senders[messages.sender] | receivers[messages.receiver]
-        if np.count_nonzero(wider) > most or np.count_nonzero(wider) == np.count_nonzero(inside):
-            return np.flatnonzero(inside)
-        inside = wider
+        if np.count_nonzero(wider) > most or np.count_nonzero(wider) == np.count_nonzero(selected):
+            return np.flatnonzero(selected)
+        selected = wider
 
 
-def part(messages: SortedMessages, chosen: Ints) -> Grouped:
+def subset_of(messages: SortedMessages, chosen: Ints) -> Grouped:
     """Use some of the messages only; each process is a group."""
     senders, receivers = (
         _numbers(end, chosen, processes)
@@ -442,8 +442,8 @@ def part(messages: SortedMessages, chosen: Ints) -> Grouped:
     return Grouped(messages, chosen, senders, receivers)
 
 
-def wishes(group: Grouped, shares: NDArray[np.float64]) -> Ints:
-    """A wished level for each message, so that the numbers of each type in each level are those of a program's solution.
+def preferred_levels(group: Grouped, shares: NDArray[np.float64]) -> Ints:
+    """A preferred level for each message, so that the numbers of each type in each level are those of a program's solution.
 
     Parameters
     ----------
@@ -456,10 +456,10 @@ def wishes(group: Grouped, shares: NDArray[np.float64]) -> Ints:
     order = np.argsort(np.random.default_rng(0).permutation(len(kind)) + kind * len(kind), kind="stable")
     position = np.empty(len(kind), dtype=np.int64)
     position[order] = np.arange(len(kind)) - (np.cumsum(group.count) - group.count)[kind[order]]
-    wish = np.zeros(len(kind), dtype=np.int64)
+    preferred = np.zeros(len(kind), dtype=np.int64)
     for share in np.cumsum(shares, axis=1).T[:-1]:
-        wish += position + 0.5 > share[kind]
-    return wish
+        preferred += position + 0.5 > share[kind]
+    return preferred
 
 
 def _numbers(end: Ints, chosen: Ints, processes: int) -> Ints:

@@ -249,11 +249,11 @@ class Targets:
         steps = np.zeros_like(self.steps)
         with_steps = np.flatnonzero(self.steps)
         first = 0
-        for place in range(1, len(with_steps) + 1):
-            together = int(self.steps[with_steps[first:place]].sum())
-            if together >= least or place == len(with_steps):
+        for end in range(1, len(with_steps) + 1):
+            together = int(self.steps[with_steps[first:end]].sum())
+            if together >= least or end == len(with_steps):
                 steps[with_steps[first]] = together
-                first = place
+                first = end
         return Targets(self.costs, steps)
 
 
@@ -309,7 +309,7 @@ class SortedMessages:
         self,
         targets: Targets,
         deadline: float,
-        wish: Ints | None = None,
+        preferred: Ints | None = None,
         seed: int | None = None,
         *,
         firm: bool = False,
@@ -323,7 +323,7 @@ class SortedMessages:
             The wanted steps.
         deadline : float
             When to stop making room, on the clock of `time.monotonic`; messages left then are put by first fit.
-        wish : ndarray, optional
+        preferred : ndarray, optional
             Preferred level of each message.
         seed : int, optional
             Seed of a random order of the messages of each length; by default they are ordered by senders.
@@ -335,20 +335,20 @@ class SortedMessages:
         count = len(self.length)
         if not count:
             return Attempt(np.zeros(0, np.int64), 0, 0, np.zeros(0, np.int64))
-        wish = np.zeros(count, np.int64) if wish is None else np.asarray(wish, np.int64)
+        preferred = np.zeros(count, np.int64) if preferred is None else np.asarray(preferred, np.int64)
         sender, receiver, length, steps = self.sender, self.receiver, self.length, targets.steps.copy()
         order = np.arange(count)
         if seed is not None:
             order = np.random.default_rng(seed).permutation(count)
             order = order[np.argsort(-length[order], kind="stable")]
-            sender, receiver, wish = sender[order], receiver[order], wish[order]
-        # A wish for a level that is not open to the message becomes one for the cheapest open level.
-        wish = np.minimum(wish, np.searchsorted(-targets.costs, -length, side="right") - 1)
+            sender, receiver, preferred = sender[order], receiver[order], preferred[order]
+        # A preferred level that is not open to the message gives way to the cheapest open level.
+        preferred = np.minimum(preferred, np.searchsorted(-targets.costs, -length, side="right") - 1)
         raised = np.zeros(count, np.uint8)
         costs = np.ascontiguousarray(targets.costs)
         level = np.empty(count, np.int64)
         level[order] = nested_levels(
-            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, tries, deadline, raised, firm
+            sender, receiver, length, self.shape[0], self.shape[1], preferred, costs, steps, tries, deadline, raised, firm
         )
         if firm and raised.any():
             return Attempt(level, int(targets.steps.sum()), int(targets.steps @ costs), order[np.flatnonzero(raised)])
@@ -360,7 +360,7 @@ class SortedMessages:
         most_steps: int | None,
         targets: Targets,
         deadline: float,
-        wish: Ints | None = None,
+        preferred: Ints | None = None,
         seed: int | None = None,
     ) -> Attempt:
         """The cheapest of several attempts with at most `most_steps` steps.
@@ -369,7 +369,7 @@ class SortedMessages:
         for every message (Koenig). If an attempt has too many steps, its cheapest steps are merged into fewer of equal cost;
         then further attempts have fewer and fewer different costs.
         """
-        fewest = self.attempt(targets, deadline, wish, seed)
+        fewest = self.attempt(targets, deadline, preferred, seed)
         if most_steps is None or fewest.steps <= most_steps:
             return fewest
         best, number, least_divisor = self._squeeze(fewest, targets.costs, most_steps), int(targets.steps.sum()), 0
@@ -380,7 +380,7 @@ class SortedMessages:
                 continue
             least = max(1, number // divisor)
             for fewer in (targets.coarser(least), targets.merged(least)):
-                attempt = self.attempt(fewer, deadline, self.cheapest(fewer) if wish is None else wish, seed)
+                attempt = self.attempt(fewer, deadline, self.cheapest(fewer) if preferred is None else preferred, seed)
                 fewest = min(fewest, attempt, key=lambda attempt: attempt.steps)
                 least_divisor = divisor if attempt.steps <= most_steps else least_divisor
                 best = min(best, self._squeeze(attempt, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
@@ -400,11 +400,11 @@ class SortedMessages:
         return Attempt(level, int(steps.sum()), int(steps @ costs), attempt.raised)
 
     def cheapest(self, targets: Targets) -> Ints:
-        """For each message the cheapest open level with steps, to be used as a wish."""
+        """For each message the cheapest open level with steps, to be preferred."""
         with_steps = np.flatnonzero(targets.steps)
         position = np.searchsorted(-targets.costs[with_steps], -self.length, side="right") - 1
-        wish: Ints = with_steps[np.maximum(position, 0)] if len(with_steps) else np.zeros(len(self.length), np.int64)
-        return wish
+        preferred: Ints = with_steps[np.maximum(position, 0)] if len(with_steps) else np.zeros(len(self.length), np.int64)
+        return preferred
 
     def list_steps(self, attempt: Attempt) -> list[Ints]:
         """The steps, each with rows sender, receiver, length."""

@@ -234,8 +234,8 @@ class WholeGraph(MessageGraph):
         longest = np.argsort(-lengths, kind="stable")
         profile = np.zeros(max(self.degrees), np.int64)
         for side, processes in ((senders, self.P), (receivers, self.Q)):
-            place = occurrences(np.ascontiguousarray(side[longest]), processes)
-            np.maximum.at(profile, place, lengths[longest])
+            position = occurrences(np.ascontiguousarray(side[longest]), processes)
+            np.maximum.at(profile, position, lengths[longest])
         return profile
 
     def rows(self, senders: Ints) -> Ints:

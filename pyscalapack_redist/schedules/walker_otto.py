@@ -210,13 +210,13 @@ class _Superblocks(Schedule):
         return self._of_large(q) if self._expands else self._of_small(q)
 
     def _of_small(self, process: int) -> Ints:
-        self._inside(process)
+        self._check_process(process)
         k = np.arange(self._tables.K)
         block = self._block_of(k, process)
         return self._nonempty_rows(k, block // self._tables.K, self._lengths(block))
 
     def _of_large(self, process: int) -> Ints:
-        self._inside(process)
+        self._check_process(process)
         k, block = self._blocks_of_large(process)
         return self._nonempty_rows(k, (block + self._shift) % self.grid.P, self._lengths(block))
 
@@ -261,7 +261,7 @@ class _Superblocks(Schedule):
     def _nonempty_rows(self, k: Ints, peer: Ints, length: Ints) -> Ints:
         return np.stack([k, peer, length], axis=1)[length > 0]
 
-    def _inside(self, process: int) -> None:
+    def _check_process(self, process: int) -> None:
         if not 0 <= process < self.grid.P:
             raise IndexError(f"process {process} is outside 0 <= process < {self.grid.P}")
 

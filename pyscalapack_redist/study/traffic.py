@@ -40,7 +40,7 @@ class TrafficByRank(NamedTuple):
         The ranks of the layouts, ascending.
     sends, receives : ndarray
         Messages to and from other ranks, for each of `ranks`.
-    sent, received, kept : ndarray
+    sent, received, copied : ndarray
         Elements that go to other ranks, come from others, and stay.
     """
 
@@ -49,7 +49,7 @@ class TrafficByRank(NamedTuple):
     receives: Ints
     sent: Ints
     received: Ints
-    kept: Ints
+    copied: Ints
 
 
 def count_traffic(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
@@ -83,10 +83,10 @@ def _count_in_moves(moves: Sequence[Move]) -> TrafficByRank:
     if len(moves) == 1 and moves[0].edge is None and owed.is_product:
         return _count_in_products(a.placement, b.placement, _lengths(owed))
     ranks, table = traffic_table(moves)
-    kept = table.diagonal().copy()
+    copied = table.diagonal().copy()
     np.fill_diagonal(table, 0)
     sends, receives = (np.count_nonzero(table, axis=side) for side in (1, 0))
-    return TrafficByRank(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
+    return TrafficByRank(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), copied)
 
 
 def _count_in_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> TrafficByRank:
@@ -98,16 +98,16 @@ def _count_in_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> Tr
         numbers[side, at[side]] = np.arange(len(at[side]))
     both = np.flatnonzero((numbers >= 0).all(axis=0))
     coords = (np.unravel_index(numbers[side, both], places.shape) for side, places in enumerate((before, after)))
-    kept = np.zeros(len(ranks), np.int64)
-    kept[both] = np.prod([table[p, q] for table, p, q in zip(lengths, *coords, strict=True)], axis=0, dtype=np.int64)
+    copied = np.zeros(len(ranks), np.int64)
+    copied[both] = np.prod([table[p, q] for table, p, q in zip(lengths, *coords, strict=True)], axis=0, dtype=np.int64)
     figures = []
     for side in range(2):
         counts, sums = np.zeros((2, len(ranks)), np.int64)
         counts[at[side]] = _of_each([np.count_nonzero(table, axis=1 - side) for table in lengths])
         sums[at[side]] = _of_each([table.sum(axis=1 - side) for table in lengths])
-        figures.append((counts - (kept > 0), sums - kept))
+        figures.append((counts - (copied > 0), sums - copied))
     (sends, sent), (receives, received) = figures
-    return TrafficByRank(ranks, sends, receives, sent, received, kept)
+    return TrafficByRank(ranks, sends, receives, sent, received, copied)
 
 
 def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints, Ints]:
@@ -149,11 +149,11 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
         table[at] = functools.reduce(np.kron, _lengths(owed))
         return ranks, table
     order, number = Natural(*process_shapes(a, b)), range(int(ranks.max(initial=-1)) + 1)
-    place = {rank: k for k, rank in enumerate(ranks.tolist())}
+    row_of = {rank: k for k, rank in enumerate(ranks.tolist())}
     for rank in ranks_a.tolist():
         messages, _ = messages_of(a._for_rank(rank), b._for_rank(rank), rank, number, order, edge)
         for message in (*messages.sends, *messages.copies):
-            table[place[rank], place[message.peer]] = message.size
+            table[row_of[rank], row_of[message.peer]] = message.size
     return ranks, table
 
 

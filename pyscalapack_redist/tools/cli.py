@@ -120,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         status: int = options.command(options)
     except UsageError as error:
-        if {*arguments[:1]} & {*WITHOUT_MPI} or _speaks():
+        if {*arguments[:1]} & {*WITHOUT_MPI} or _is_printing_rank():
             write_line(f"{parser.prog}: error: {error}")
         return BAD_USAGE
     except MemoryError as error:
@@ -133,7 +133,7 @@ def run(arguments: Sequence[str]) -> int:
     return status
 
 
-def _speaks() -> bool:
+def _is_printing_rank() -> bool:
     """Whether this rank prints: rank 0, any process outside mpiexec, or one without MPI."""
     if not launched():
         return True
@@ -160,7 +160,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        if self.prog.split()[-1] in WITHOUT_MPI or _speaks():
+        if self.prog.split()[-1] in WITHOUT_MPI or _is_printing_rank():
             super()._print_message(message, file)
 
 
@@ -281,7 +281,7 @@ def _bench_arguments(parser: Any) -> None:
 
 
 def _info(options: argparse.Namespace) -> int:
-    if not _speaks():
+    if not _is_printing_rank():
         return 0
     if options.json is not None:
         if options.json != STANDARD_OUTPUT:

@@ -230,10 +230,10 @@ class LayoutText:
 
     def coords(self, rank: int) -> tuple[int, ...] | None:
         """Process coordinates of a rank along each dimension of the array; None outside the grid."""
-        place = rank - self.first
-        if not 0 <= place < self.size:
+        number = rank - self.first
+        if not 0 <= number < self.size:
             return None
-        coords = np.unravel_index(place, self.process_grid)
+        coords = np.unravel_index(number, self.process_grid)
         return tuple(int(coords[k]) for k in self.axes)
 
     def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Descriptor:
@@ -244,8 +244,8 @@ class LayoutText:
         DescriptorError
             The communicator has too few ranks.
         """
-        places = self.first + np.arange(self.size).reshape(self.process_grid)
-        grid = ProcessGrid(self.process_grid, comm, ranks=places)
+        ranks = self.first + np.arange(self.size).reshape(self.process_grid)
+        grid = ProcessGrid(self.process_grid, comm, ranks=ranks)
         whole = Descriptor(self.whole_shape(shape), self.block, grid, source=self.source, axes=self.axes)
         return whole[tuple(slice(o, o + n) for o, n in zip(self.offset, shape, strict=True))] if self.whole else whole
 

@@ -30,7 +30,7 @@ COPIES = ["--shape", "20", "8", "--from", "2x1x2c:5x4", "--to", "2x2:3x3"]
 @pytest.fixture
 def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep MPI out of this process."""
-    monkeypatch.setattr(cli, "_speaks", lambda: True)
+    monkeypatch.setattr(cli, "_is_printing_rank", lambda: True)
 
 
 @pytest.mark.usefixtures("speaking")
@@ -86,7 +86,7 @@ def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], words: list[str]
 
 
 def test_other_ranks_say_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cli, "_speaks", lambda: False)
+    monkeypatch.setattr(cli, "_is_printing_rank", lambda: False)
     assert [cli.run(words) for words in (["bench"], ["info"], ["bench", "--help"])] == [2, 0, 0]
     assert capsys.readouterr() == ("", "")
 

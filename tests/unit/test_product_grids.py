@@ -31,7 +31,7 @@ def chosen(ranks: int, a: Descriptor, b: Descriptor, c: Descriptor, may_be_half:
 
 
 def stays(grid: Arrangement, a: Descriptor, b: Descriptor, c: Descriptor) -> tuple[bool, bool, bool]:
-    return grid.stays(Sizes(a.shape[0], b.shape[1], a.shape[1], DOUBLE), *map(Plane.of, (a, b, c)))
+    return grid.unmoved(Sizes(a.shape[0], b.shape[1], a.shape[1], DOUBLE), *map(Plane.of, (a, b, c)))
 
 
 def test_rows_stay_where_they_are() -> None:

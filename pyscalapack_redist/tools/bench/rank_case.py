@@ -22,7 +22,7 @@ from ..layout_text import LayoutText, TileLayout
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
 POISON = 0xFB  # bytes that a correct run overwrites, or must not touch
-AROUND = 0x5A  # bytes of A around a sub-array, which stay
+OUTSIDE = 0x5A  # bytes of A around a sub-array, which stay
 
 Held = list[NDArray[np.int64]]  # global indices along each dimension, in local order
 
@@ -100,10 +100,10 @@ class CasePart:
         """A local array in the layout's order, contents arbitrary."""
         return np.empty(self.shape, self._case.dtype, order=self._order)  # type: ignore[call-overload, no-any-return]
 
-    def filled(self, around: int = AROUND) -> NDArray[Any]:
-        """A local array with its expected elements, and bytes of the value `around` outside a sub-array."""
+    def filled(self, outside: int = OUTSIDE) -> NDArray[Any]:
+        """A local array with its expected elements, and the value `outside` in the bytes outside a sub-array."""
         array, case = self.empty(), self._case
-        bytes_of(array).fill(around)
+        bytes_of(array).fill(outside)
         strides = np.cumprod([1, *case.shape[:0:-1]])[::-1]
         *rows, columns = (held * stride for held, stride in zip(self.indices, strides, strict=True))
         step = max(1, ELEMENTS_AT_ONCE // max(1, math.prod(row.size for row in rows)))

@@ -51,8 +51,8 @@ def extreme(column: Column, choose: Callable[[Any], Any]) -> str:
     """The largest (`nanargmax`) or the smallest (`nanargmin`) of the minimum times' ratios, and its case."""
     if not count(column):
         return "-"
-    place = int(choose(column[:, 0]))
-    return f"{ratio_text(column[place, 0])} (case {place + 1})"
+    case = int(choose(column[:, 0]))
+    return f"{ratio_text(column[case, 0])} (case {case + 1})"
 
 
 @dataclass(frozen=True)
@@ -372,8 +372,8 @@ def plot(results: Results, path: str) -> None:
         ratios = times[method] / times[base] if base not in (None, method) else np.empty((0, 2))
         if count(ratios):
             label += f": {means(ratios).split()[0]} x {base} ({count_text(count(ratios), 'case')})"
-        place = SPREAD * ((number + 0.5) / len(methods) - 0.5)
-        axes.plot(times[method][:, 0], rows + place, linestyle="none", label=label, **style)
+        offset = SPREAD * ((number + 0.5) / len(methods) - 0.5)
+        axes.plot(times[method][:, 0], rows + offset, linestyle="none", label=label, **style)
     for name, line in BOUNDS.items():
         least = (results.limits() if name == LIMIT else results.column(name))[:, 0]
         if np.isfinite(least).any():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist.schedules import CommunicationGrid, MessageGraph, build
-from pyscalapack_redist.schedules.levels import Levels, part
+from pyscalapack_redist.schedules.levels import Levels, subset_of
 from pyscalapack_redist.schedules.matchings import Attempt, SortedMessages, Targets
 from pyscalapack_redist.schedules.schedule import ListedSchedule
 
@@ -41,18 +41,18 @@ def check_listed(grid: MessageGraph, messages: SortedMessages, attempt: Attempt)
 
 
 @given(seeds, st.integers(1, 12), st.integers(1, 12), st.integers(1, 9), st.booleans(), st.booleans())
-def test_levels_are_schedules(seed: int, P: int, Q: int, longest: int, hasty: bool, wished: bool) -> None:
+def test_levels_are_schedules(seed: int, P: int, Q: int, longest: int, hasty: bool, prefers: bool) -> None:
     grid = random_lengths(seed, P, Q, longest)
     messages = SortedMessages(grid)
     targets = profile_of(grid, messages)
-    wish = np.random.default_rng(seed).integers(0, len(targets.costs), len(messages.length)) if wished else None
+    preferred = np.random.default_rng(seed).integers(0, len(targets.costs), len(messages.length)) if prefers else None
     deadline = time.monotonic() - 1 if hasty else late()
     for order in (None, seed):
-        attempt = messages.attempt(targets, deadline, wish, order)
+        attempt = messages.attempt(targets, deadline, preferred, order)
         assert check_listed(grid, messages, attempt).number_of_steps == attempt.steps
         if not len(attempt.raised):
             assert attempt.cost <= grid.cost_bound
-        fewest = messages.within(grid.step_bound, targets, deadline, wish, order)
+        fewest = messages.within(grid.step_bound, targets, deadline, preferred, order)
         assert check_listed(grid, messages, fewest).number_of_steps == grid.step_bound
 
 
@@ -67,7 +67,7 @@ def test_searches_against_the_program_of_the_whole(seed: int, P: int, Q: int, lo
     grid = random_lengths(seed, P, Q, longest)
     messages = SortedMessages(grid)
     costs = costs_of(messages)
-    whole = part(messages, np.arange(len(messages.length)))
+    whole = subset_of(messages, np.arange(len(messages.length)))
     exact = Levels(whole, late(), costs).least(costs.astype(float), [], whole=True)
     assert exact.steps is not None
     least = int(exact.steps @ costs)
