@@ -471,14 +471,15 @@ class Group:
         error: BaseException | None,
         statements: Callable[[], Sequence[Statement]],
         value: Any,
-        reduce: Callable[[list[Any]], Any],
+        reduce: Callable[[list[Any]], Any] | None,
         deliver_interrupts: Callable[[], None] | None = None,
+        dozes: bool = False,
     ) -> Any:
-        """Agree, and after a good vote return what `reduce` makes of all ranks' values on the first rank. Collective.
+        """Agree, and after a good vote return the combined values of all ranks. Collective.
 
         Parameters and errors are those of `agree` and `combine`.
         """
-        return self._agree(vote, error, statements, lambda outcome: True, deliver_interrupts, value, reduce)[1]
+        return self._agree(vote, error, statements, lambda outcome: True, deliver_interrupts, value, reduce, dozes)[1]
 
     def _agree(
         self,
@@ -489,6 +490,7 @@ class Group:
         deliver_interrupts: Callable[[], None] | None,
         value: Any = None,
         reduce: Callable[[list[Any]], Any] | None = None,
+        dozes: bool = False,
     ) -> tuple[Outcome, Any]:
         """The outcome of a vote, and the combined values of its followup."""
         self.check_usable()
@@ -504,7 +506,7 @@ class Group:
                         deliver_interrupts()
                     self.check_peers()
 
-                outcome = wait_until(lambda: self.count(voting), check_peers)
+                outcome = wait_until(lambda: self.count(voting), check_peers, doze=progress.Doze() if dozes else None)
             with progress.hold_interrupts():
                 progress.advance_others()  # what follows from the votes of interrupted agreements comes before
         except CollectiveError:

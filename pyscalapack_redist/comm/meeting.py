@@ -1,8 +1,14 @@
-"""The beginning of a collective call: all ranks meet in a vote before a call of MPI or of a library that blocks."""
+"""The beginning of a collective call: all ranks meet in a vote before a call of MPI or of a library that blocks.
+
+A vote meets any other vote of the group: that of a plan, of an agreement, or of a rank that has failed. A gather-scatter alone
+meets only its like. So where ranks make plans and gather-scatters in turn, each gather-scatter follows a vote.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 from .group import Group
 from .vote import Statement, Vote, digest
@@ -49,4 +55,42 @@ def meet(
         lambda: [Statement("the call", number, words)],
         lambda outcome: deliver_interrupts is not None,
         deliver_interrupts,
+    )
+
+
+@functools.cache
+def _number_of(call: str) -> int:
+    return digest(call)
+
+
+def meet_and_combine(
+    group: Group,
+    call: str,
+    value: Any = None,
+    reduce: Callable[[list[Any]], Any] | None = None,
+    error: BaseException | None = None,
+    dozes: bool = False,
+) -> Any:
+    """As `Group.combine`, after a vote: if a rank is at another one, all ranks raise. Collective over the group.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    call : str
+        What is combined, for the error text.
+    value, reduce, error, dozes
+        As for `Group.combine`.
+
+    Raises
+    ------
+    BaseException
+        `error` itself on the rank that has it.
+    CollectiveError
+        On the other ranks; on all ranks if they make different calls.
+    """
+    number = _number_of(call)
+    vote = Vote(failed=group.failure_code(error), call=number)
+    return group.agree_and_combine(
+        vote, error, lambda: [Statement("the call", number, call)], value, reduce, dozes=dozes
     )

@@ -1,4 +1,4 @@
-"""What `linalg` keeps with a communicator, freed with it: plans of redistributions, rates of routines, the cores of nodes."""
+"""What `linalg` keeps with a communicator, freed with it: plans, grids with contexts, rates of routines, the cores of nodes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import tracing
 from ..comm.groups import MPIGroup
+from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
 from ..comm.node import usable_cores
 from ..comm.vote import digest
@@ -16,9 +17,10 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from . import rates
 from .rates import Rates
-from .working_layouts import check_counts, layout_for
+from .working_layouts import check_counts, layout_for, one_step
 
 MOST_PLANS = 64  # and layouts
+CORES = "the cores of nodes"
 BLOCK = 64  # of a layout of one process, where it does not matter
 
 
@@ -27,8 +29,14 @@ class Cache:
 
     Attributes
     ----------
-    version : int
-        A digest of the plans. Ranks on which it differs, since an interrupt came to one of them, forget all plans.
+    has_library : bool
+        Whether all ranks have loaded ScaLAPACK.
+    grids : dict
+        Grids with a BLACS context, by their shapes and ranks.
+    kept : dict
+        What routines keep, by name; each has a `version`, a tuple of what decides on their collective steps.
+    texts : dict
+        What all ranks have found together, by name.
     """
 
     def __init__(self, group: MPIGroup) -> None:
@@ -37,7 +45,10 @@ class Cache:
         self._of_file: frozenset[str] = frozenset()
         self._cores: list[frozenset[int]] | None = None
         self._layouts: dict[Hashable, Descriptor] = {}
-        self.has_library = False  # whether all ranks have loaded ScaLAPACK
+        self.has_library = False
+        self.grids: dict[Hashable, ProcessGrid] = {}
+        self.kept: dict[str, Any] = {}
+        self.texts: dict[str, str] = {}
 
     def layout(self, routine: str, shape: tuple[int, int], comm: MPI.Intracomm, library: str) -> Descriptor:
         """That of `layout_for`."""
@@ -64,15 +75,20 @@ class Cache:
             self._layouts[key] = make()
         return self._layouts[key]
 
-    # -- plans
-
     @property
     def version(self) -> int:
-        return digest(tuple(self._plans)) if self._plans else 0
+        """A digest of all that saves collective steps. Ranks on which it differs, after a failure, forget all of it."""
+        kept = tuple([(name, each.version) for name, each in self.kept.items()])
+        known = self.has_library, self._cores is None, None if self._rates is None else tuple(self._rates)
+        return digest((tuple(self._plans), tuple(self.grids), tuple(self.texts), kept, known))
 
-    def forget_plans(self) -> None:
-        """Forget all plans. All ranks do so."""
-        self._plans.clear()
+    def forget(self) -> None:
+        """Forget all that saves collective steps. All ranks do so."""
+        self.has_library, self._cores, self._rates = False, None, None
+        for each in (self._plans, self.grids, self.texts, self.kept):
+            each.clear()
+
+    # -- plans
 
     def plan(self, source: Descriptor, target: Descriptor, dtype: Any, op: str, make: Callable[[], Any]) -> Any:
         """The plan between two layouts, for arrays of this rank; `make` makes it the first time. Collective then."""
@@ -113,8 +129,12 @@ class Cache:
     def cores(self) -> frozenset[int]:
         """The cores of all ranks on this rank's node. Collective over the group the first time."""
         if self._cores is None:
-            leaders = self._group.make_node().leaders.tolist()
-            everyone: list[frozenset[int]] = self._group.combine(usable_cores())
+            with one_step(self._group):
+                meet(self._group, CORES)
+            with one_step(self._group):
+                leaders = self._group.make_node().leaders.tolist()
+            with one_step(self._group):
+                everyone: list[frozenset[int]] = meet_and_combine(self._group, CORES, usable_cores())
             union: dict[int, frozenset[int]] = {}
             for leader, cores in zip(leaders, everyone, strict=True):
                 union[leader] = union.get(leader, frozenset()) | cores

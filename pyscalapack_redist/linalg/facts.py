@@ -58,7 +58,7 @@ class Facts(NamedTuple):
 
     operands: list[OperandFacts]
     room: float  # bytes left on this rank beside all operands and results
-    plans: int  # the version of the cache
+    caches: int  # the version of the cache
 
 
 class CombinedFacts(NamedTuple):
@@ -68,7 +68,7 @@ class CombinedFacts(NamedTuple):
     magnitudes: list[float]
     forms: list[Forms | None]
     room: float
-    have_same_plans: bool
+    have_same_caches: bool
 
     @classmethod
     def of(cls, replies: list[Facts]) -> CombinedFacts:
@@ -79,7 +79,7 @@ class CombinedFacts(NamedTuple):
             [float(np.max([each.magnitude for each in ranks])) for ranks in by_operand],
             [Forms.sum([each.forms for each in ranks]) for ranks in by_operand],
             min(facts.room for facts in replies),
-            len({facts.plans for facts in replies}) == 1,
+            len({facts.caches for facts in replies}) == 1,
         )
 
 

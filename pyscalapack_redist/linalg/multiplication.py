@@ -19,7 +19,7 @@ from .. import tracing
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..distributed_array import DistributedArray
-from ..engine.make import batch, plan
+from ..engine.make import batch
 from ..engine.redistribution import Redistribution
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
@@ -100,6 +100,11 @@ class Multiplication:
         edges = [k * number // count for number in range(count + 1)] if count else []
         return itertools.pairwise(edges)
 
+    @property
+    def version(self) -> tuple[int, bool]:
+        """Which plans it has."""
+        return len(self._plans), self._to_result is not None
+
     # -- calls
 
     def __call__(self, problem: Problem, left: Array | None, right: Array | None) -> Array | None:
@@ -113,13 +118,13 @@ class Multiplication:
                 desc, order = (self._c, result_order.get()) if self._c_stays else (self._own, "F")
                 product = desc.zeros(self._dtype, order)
         for number in range(len(self._panels)):
-            a, b = self._bring(number, left, right)
+            a, b = self._bring(problem, number, left, right)
             with problem.collect_errors(), tracing.phase("gemm"):
                 if product is not None and a is not None and b is not None:
                     self._add(product, a, b, is_first=number == 0)
         return product if self._c_stays else self._bring_back(problem, product)
 
-    def _bring(self, number: int, left: Array | None, right: Array | None) -> list[Array | None]:
+    def _bring(self, problem: Problem, number: int, left: Array | None, right: Array | None) -> list[Array | None]:
         """The panels of both operands on this rank. Collective."""
         first, end = self._panels[number]
         whole = len(self._panels) == 1
@@ -131,14 +136,14 @@ class Multiplication:
         if moved:
             names = " and ".join("ab"[place] for place in moved)
             arrays = [(left, right)[place] for place in moved]
-            to_panels = self._plan_of(number)
-            with tracing.phase(f"redistribute {names}", to_panels.desc_a, to_panels.desc_b):
+            to_panels = self._plan_of(problem, number)
+            with tracing.phase(f"redistribute {names}", to_panels.desc_a, to_panels.desc_b), problem.in_step():
                 results = to_panels(arrays) if len(moved) > 1 else [to_panels(arrays[0])]
             for place, result in zip(moved, results, strict=True):
                 panels[place] = result
         return panels
 
-    def _plan_of(self, number: int) -> Redistribution:
+    def _plan_of(self, problem: Problem, number: int) -> Redistribution:
         """The plan that brings both panels, or one. Collective."""
         if number < len(self._plans):
             return self._plans[number]
@@ -147,17 +152,21 @@ class Multiplication:
         plans = []
         if not self._a_stays:
             layout = self._layout((m, end - first), (arrangement.rows, inner), (0, 2))
-            plans.append(self._plan(self._a[:, first:end], layout))
+            plans.append(problem.plan(self._a[:, first:end], layout, dtype=self._dtype))
         if not self._b_stays:
             layout = self._layout((end - first, n), (inner, arrangement.columns), (2, 1))
-            plans.append(self._plan(self._b[first:end], layout))
-        to_panels = batch(*plans) if len(plans) > 1 else plans[0]
+            plans.append(problem.plan(self._b[first:end], layout, dtype=self._dtype))
+        to_panels = self._one_of(problem, plans)
         if number < PANELS_KEPT:
             self._plans.append(to_panels)
         return to_panels
 
-    def _plan(self, source: Descriptor, target: Descriptor, **options: Any) -> Redistribution:
-        return plan(source, target, dtype=self._dtype, comm=self._comm, **options)
+    def _one_of(self, problem: Problem, plans: list[Redistribution]) -> Redistribution:
+        """One plan of several. Collective."""
+        if len(plans) == 1:
+            return plans[0]
+        with problem.in_step():
+            return batch(*plans)
 
     def _add(self, product: Array, a: Array, b: Array, is_first: bool) -> None:
         """Add the product of two panels to this rank's elements of C, which are zeros before the first one."""
@@ -187,12 +196,16 @@ class Multiplication:
         """The product in the layout of the result: parts added, and one half mirrored. Collective."""
         if self._to_result is None:
             mirror = {"uplo": "L", "fill": self._fill} if self._arrangement.is_half else {}
-            plans = [self._plan(layer, self._c, **mirror) for layer in self._layers]
-            self._to_result = batch(*plans) if len(plans) > 1 else plans[0]
+            plans = [problem.plan(layer, self._c, dtype=self._dtype, **mirror) for layer in self._layers]
+            self._to_result = self._one_of(problem, plans)
         with tracing.phase("redistribute result", self._layers[0], self._c):
             if len(self._layers) == 1:
-                return self._to_result(product, self._new_result(problem))
-            parts = self._to_result([product if layer is self._own else None for layer in self._layers])
+                result = self._new_result(problem)
+                with problem.in_step():
+                    return self._to_result(product, result)
+            products = [product if layer is self._own else None for layer in self._layers]
+            with problem.in_step():
+                parts = self._to_result(products)
         total = parts[0]
         with problem.collect_errors():
             for part in parts[1:]:
@@ -228,6 +241,11 @@ def for_blas(array: Array) -> Array:
 
 class Multiplications(OrderedDict[int, Multiplication]):
     """The products of a communicator that were used last, by a digest that is equal on all ranks."""
+
+    @property
+    def version(self) -> tuple[Any, ...]:
+        """Which products it has, with which plans."""
+        return tuple([(key, product.version) for key, product in self.items()])
 
     def keep(self, key: int, product: Multiplication) -> None:
         """Keep a product; drop the one that was used longest ago if there are too many."""

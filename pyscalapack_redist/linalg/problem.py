@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
@@ -17,10 +17,13 @@ from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.group import first_known
 from ..comm.guard import Block, Guard
+from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
+from ..comm.progress import hold_interrupts
 from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
 from ..engine.make import plan
+from ..engine.redistribution import Redistribution
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, shown
 from ..layout.arrays import new_array
@@ -44,6 +47,7 @@ from .working_layouts import (
     check_work_layout,
     current_call,
     is_good_layout,
+    one_step,
     result_order,
 )
 
@@ -74,16 +78,6 @@ MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # argu
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
-class _Finding:
-    """A text among the resources of a communicator."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def close(self) -> None:
-        """There is nothing to release."""
-
-
 class WrongResultError(Exception):
     """The library returned a wrong result. Raised on all ranks."""
 
@@ -93,6 +87,10 @@ class Problem:
 
     Collective, as are the methods that move operands or run work. The ranks agree on all arguments of the routine except
     those of `MAY_DIFFER`, and on `options`.
+
+    Each collective step begins with a vote of all these ranks. So an error of one rank between two of them, whatever it is,
+    ends the routine there: as it leaves, the rank votes that it has failed (`leave`). That meets the vote of any step in which
+    other ranks are, or the one with which they leave.
 
     Parameters
     ----------
@@ -135,7 +133,8 @@ class Problem:
         has_layout: bool = True,
         **options: Any,
     ) -> None:
-        self._routine, self._arguments, self._warnings = current_call.get()
+        self._call = call = current_call.get()
+        self._routine, self._arguments, self._warnings = call.name, call.arguments, call.warnings
         checked = bool(self._arguments["check"])
         check_finite = bool(self._arguments.get("check_finite", check_finite))
         arguments = self._arguments | dict(operands) | options | {"check": checked, "check_finite": check_finite}
@@ -143,13 +142,14 @@ class Problem:
         if not arrays:
             self._check_operands(operands, vectors)
         self._comm, self._group = communicator_of(arrays[0].desc), group_of_all(arrays[0].desc)
+        self._guard = Guard()
+        call.leave = self.leave
         self.operands = dict(operands)
         self.parts = dict.fromkeys(operands, "")
         self._uses_library = uses_library
         self.is_layout_forced = arguments["layout"] is not None
         self._overwritten: list[str] = []
-        self._guard = Guard()
-        self._is_raised_on_all = self.is_alone = False
+        self.is_alone = False
         self._cache = cache_of(self._group)
         facts: Facts | None = None
         values: dict[str, Any] = {}
@@ -163,7 +163,7 @@ class Problem:
             self.target = self._target(arguments.get("like"), default_target)
             facts = self._facts()
             values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in MAY_DIFFER}
-        call = digest(("linalg", self._routine, *values.values()))
+        number = digest(("linalg", self._routine, *values.values()))
 
         def statements() -> list[Statement]:
             options = [Statement(name, value, describe(arguments[name])) for name, value in values.items()]
@@ -171,8 +171,9 @@ class Problem:
 
         with tracing.phase("agree"):
             error = self._guard.take_interrupts()
-            vote = Vote(failed=self._group.failure_code(error), call=call)
-            combined = self._group.agree_and_combine(vote, error, statements, facts, CombinedFacts.of)
+            vote = Vote(failed=self._group.failure_code(error), call=number)
+            with self.in_step():
+                combined = self._group.agree_and_combine(vote, error, statements, facts, CombinedFacts.of)
             room = self._read_facts(combined)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
@@ -310,8 +311,8 @@ class Problem:
                 raise ArrayError(_dtype_difference(*dtypes[0], name, dtype))
         self.dtype, self.magnitudes = dtypes[0][1], dict(zip(self.operands, facts.magnitudes, strict=True))
         self._forms = dict(zip(self.operands, facts.forms, strict=True))
-        if not facts.have_same_plans:
-            self._cache.forget_plans()
+        if not facts.have_same_caches:
+            self._cache.forget()
         return max(0.0, facts.room)
 
     def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
@@ -321,11 +322,15 @@ class Problem:
         """
         if not self._uses_library:
             return grid
-        key = ProcessGrid, grid.shape, grid.ranks.tobytes()
-        own: ProcessGrid | None = self._group.attachments.get(key)
+        key = grid.shape, grid.ranks.tobytes()
+        own = self._cache.grids.get(key)
         if own is None:
-            own = self._group.attachments[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
-        own.make_context()
+            own = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+            with self.in_step():
+                meet(self._group, "make_context", grid.shape)  # ranks of the grid then wait for these alone
+            with self.in_step():
+                own.make_context()
+            self._cache.grids[key] = own
         return own
 
     @property
@@ -335,8 +340,8 @@ class Problem:
 
     def keep(self, name: str, kind: Callable[[], K]) -> K:
         """An object that the communicator keeps between calls, made at first use; equal on all ranks."""
-        attachment: K = self._group.attachments.setdefault(("linalg", name), kind())
-        return attachment
+        kept: K = self._cache.kept.setdefault(name, kind())
+        return kept
 
     # -- arrays
 
@@ -466,8 +471,15 @@ class Problem:
         if self.is_alone:
             return copy_whole(arrays[0], op=op)
         with tracing.phase(f"redistribute {name}", source, target):
-            make = functools.partial(plan, source, target, dtype=dtype, comm=self._comm, op=op)
-            return self._cache.plan(source, target, dtype, op, make)(*arrays)
+            make = functools.partial(self.plan, source, target, dtype=dtype, op=op)
+            move = self._cache.plan(source, target, dtype, op, make)
+            with self.in_step():
+                return move(*arrays)
+
+    def plan(self, source: Descriptor, target: Descriptor, **options: Any) -> Redistribution:
+        """A plan on the communicator of all operands. Collective."""
+        with self.in_step():
+            return plan(source, target, comm=self._comm, **options)
 
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""
@@ -492,11 +504,37 @@ class Problem:
         return DistributedArray._from_result(wanted, local, self.dtype)
 
     def collect_errors(self, is_open: bool = True) -> Block:
-        """Keep an error of the block for `run`, which raises it on all ranks. An error that all ranks have raised passes.
+        """Keep an error of the block for the next step, which raises it on all ranks. One that all ranks have raised passes.
 
         The block does not wait for other ranks, if `is_open`: then interrupts end it.
         """
-        return self._guard.block(lambda caught: self._is_raised_on_all or isinstance(caught, WrongResultError), is_open)
+        return self._guard.block(
+            lambda caught: caught is self._call.error_of_all or isinstance(caught, WrongResultError), is_open
+        )
+
+    @contextlib.contextmanager
+    def in_step(self) -> Iterator[None]:
+        """As `one_step`. If this rank has an error, it is raised, and the step does not begin."""
+        if self._guard.error is not None:
+            raise self._guard.error
+        with one_step(self._group):
+            yield
+
+    def leave(self, error: BaseException | None) -> None:
+        """Leave the routine together with all ranks, or raise an error that one of them has on all. Collective.
+
+        Parameters
+        ----------
+        error : BaseException or None
+            What the routine raises on this rank.
+        """
+        if error is not None and (error is self._call.error_of_all or error is hold_interrupts.forced):
+            return
+        error, self._guard = self._guard.take_interrupts() or error, Guard()
+        if self._group.abort_reason is not None and error is not None:
+            raise error
+        with self.in_step():
+            meet(self._group, f"the end of linalg.{self._routine}", (), error)
 
     # -- the call
 
@@ -508,10 +546,10 @@ class Problem:
 
     def once(self, name: str, find: Callable[[], str]) -> str:
         """A text that all ranks find together, once for each communicator. Collective, if `find` is."""
-        own = self._group.resources.get(name)
-        if not isinstance(own, _Finding):
-            own = self._group.resources[name] = _Finding(find())
-        return own.text
+        texts = self._cache.texts
+        if name not in texts:
+            texts[name] = find()
+        return texts[name]
 
     def attempt(
         self,
@@ -553,16 +591,8 @@ class Problem:
         raise np.linalg.LinAlgError(f"{blame}: {'; '.join(refusals)}{then}; {self._remedy()}")
 
     def _once(self, work: Callable[[], R]) -> R:
-        """Make an attempt. An error of this rank alone is raised on all ranks. Collective."""
-        if self.is_on_one:
-            return self._once_on_one(work)
-        has_failed = True
-        with self.collect_errors(is_open=False):
-            result = work()
-            has_failed = False
-        if has_failed:
-            self.run(lambda: None)
-        return result
+        """Make an attempt. Collective."""
+        return self._once_on_one(work) if self.is_on_one else work()
 
     def _once_on_one(self, work: Callable[[], R]) -> R:
         """Make an attempt on the process of the grid, which alone has all elements of all operands. Collective.
@@ -585,7 +615,11 @@ class Problem:
         error = self._guard.take_interrupts()
         self._guard = Guard()
         # the reply of the process itself is not sent to it and back
-        answer = self._group.combine(None if reply is None else reply.for_others(), first_known, error, dozes=self._takes_long)
+        with self.in_step():
+            value = None if reply is None else reply.for_others()
+            answer = meet_and_combine(
+                self._group, "the result of one process", value, first_known, error, dozes=self._takes_long
+            )
         answer = answer if reply is None else reply
         for text in answer.warnings:
             self.warn(text)
@@ -711,10 +745,9 @@ class Problem:
                 raise self._guard.error
             value = work()
             return (combined or first_known)([value])
-        self._is_raised_on_all = True
-        result = run_together(self._group, work, combined, self._guard.take_interrupts())
-        self._is_raised_on_all = False
-        return result
+        error, self._guard = self._guard.take_interrupts(), Guard()
+        with self.in_step():
+            return run_together(self._group, work, combined, error)
 
 
 def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:

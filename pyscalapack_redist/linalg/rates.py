@@ -19,16 +19,19 @@ import numpy as np
 
 from ..comm.group import Group, first_known
 from ..comm.guard import Guard
+from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
 from ..distributed_array import DistributedArray
 from ..errors import RedistributionError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from . import solver_rules
+from .working_layouts import one_step
 
 VARIABLE = "PYSCALAPACK_REDIST_RATES"  # a file of rates, in place of trials
 SMALLER, LARGER = 256, 512  # orders of a trial
 TIMES = 2  # each is done; the least counts
+TRIAL = "a trial of linalg's routines"
 FAMILIES = {
     "lu": ("solve", "lu_factor", "lu_solve", "inv", "det", "slogdet"),
     "cholesky": ("cholesky", "cho_factor", "cho_solve"),
@@ -110,10 +113,12 @@ def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[.
         best = math.inf
         for _ in range(TIMES):
             operands = trial_operands(family, on)
-            group.combine()
+            with one_step(group):
+                meet(group, TRIAL)
             start = time.perf_counter()
             routine(*operands, layout=layout, check=False)
-            best = min(best, group.combine(time.perf_counter() - start, max))
+            with one_step(group):
+                best = min(best, meet_and_combine(group, TRIAL, time.perf_counter() - start, max))
         return best
 
     block, sides, order = solver_rules.prefer("scalapack", family_name(family), (LARGER, LARGER), comm.Get_size())
@@ -151,7 +156,8 @@ def read(group: Group) -> dict[str, Rates]:
     """
     guard = Guard()
     rates = guard.attempt(lambda: _read(os.environ.get(VARIABLE))) if group.rank == 0 else None
-    found: dict[str, Rates] = group.combine(rates, first_known, guard.error)
+    with one_step(group):
+        found: dict[str, Rates] = meet_and_combine(group, "rates of linalg", rates, first_known, guard.error)
     return found
 
 

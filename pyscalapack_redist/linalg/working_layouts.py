@@ -7,13 +7,15 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from .. import tracing
+from ..comm.group import Group
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError, callers_level, shown
@@ -31,16 +33,42 @@ LEAST_BLOCK, MOST_BLOCK = 16, 256
 LIMIT = 2**31
 
 
-class RoutineCall(NamedTuple):
+@dataclass
+class RoutineCall:
     """A call of a routine of `linalg` on this rank."""
 
     name: str
     arguments: dict[str, Any]  # with defaults
-    warnings: list[str]  # at its end
+    outer: RoutineCall | None  # that of the routine which calls this one
+    warnings: list[str] = field(default_factory=list)  # at its end
+    # Called with this rank's error, or None, as the routine ends: all ranks then leave the call, or raise. Collective.
+    leave: Callable[[BaseException | None], object] | None = None
+    error_of_all: BaseException | None = None  # the last one that all ranks have raised
+
+    def note_error_of_all(self, error: BaseException) -> None:
+        """Note an error that all ranks have raised."""
+        self.error_of_all = error
+        if self.outer is not None:
+            self.outer.note_error_of_all(error)
 
 
 current_call: ContextVar[RoutineCall] = ContextVar("current_call")
 result_order: ContextVar[str] = ContextVar("result_order", default="F")  # of elements in local arrays
+
+
+@contextlib.contextmanager
+def one_step(group: Group) -> Iterator[None]:
+    """A context for one step of a routine, which begins with a vote of the group.
+
+    An error in it is one of all ranks, unless it comes before the vote: then the others still wait for this rank.
+    """
+    drawn, call = group.tickets.drawn, current_call.get(None)
+    try:
+        yield
+    except BaseException as caught:
+        if call is not None and group.tickets.drawn != drawn:
+            call.note_error_of_all(caught)
+        raise
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
@@ -63,12 +91,14 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
             finally:
                 result_order.reset(order)
             return operands.converted(result)  # type: ignore[no-any-return]
-        own = RoutineCall(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
+        arguments_by_name = defaults | dict(zip(defaults, arguments, strict=False)) | keywords
+        own = RoutineCall(name, arguments_by_name, current_call.get(None))
         token = current_call.set(own)
         try:
             with tracing.routine(name) if tracing.active else contextlib.nullcontext(), np.errstate(all="ignore"):
-                result = function(*arguments, **keywords)
+                result = _call_together(own, lambda: function(*arguments, **keywords))
         finally:
+            own.error_of_all = None
             current_call.reset(token)
         for text in own.warnings:  # where a warning is an error, no other rank waits any more
             from scipy.linalg import LinAlgWarning
@@ -78,6 +108,19 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 
     ROUTINES[name] = call
     return call
+
+
+def _call_together(own: RoutineCall, function: Callable[[], R]) -> R:
+    """The result of a routine, on all ranks; an error of one is raised on all."""
+    try:
+        result = function()
+    except BaseException as caught:
+        if own.leave is not None:
+            own.leave(caught)
+        raise
+    if own.leave is not None:
+        own.leave(None)
+    return result
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:

@@ -27,12 +27,14 @@ from ..blacs.contexts import one_thread
 from ..comm.group import Group, first_known
 from ..comm.groups import MPIGroup, check_alive, group_of
 from ..comm.guard import Guard
+from ..comm.meeting import meet_and_combine
 from ..comm.vote import Verdict, describe_dispute, describe_error
 from ..errors import CollectiveError, LibraryError, RedistributionError
 from ..layout.descriptor import Descriptor
 from .matrix_operands import Operand
 
 OPERAND_INTEGERS = 11  # IA, JA and the descriptor
+STEP = "a step of linalg, or of a call of ScaLAPACK"  # in errors
 TOPOLOGIES = [
     (operation, scope) for operation in ("Broadcast", "Combine") for scope in ("Rowwise", "Columnwise", "All")
 ]
@@ -249,7 +251,11 @@ def _run_together(
         nonlocal refusal
         error = guard.take_interrupts()
         reply = Reply(None if error is None else _for_all(group, error), entry, value)
-        refused, all_ended, result = group.combine(reply, combine_replies)
+        try:
+            refused, all_ended, result = meet_and_combine(group, STEP, reply, combine_replies)
+        except BaseException as caught:  # of all ranks: one has left the work, or the values cannot be combined
+            refusal = caught
+            raise
         if refused is not None:
             refusal = refused if isinstance(refused, LinAlgError) else error or refused
             raise refusal

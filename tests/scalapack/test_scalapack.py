@@ -82,6 +82,27 @@ def test_calls_of_linalg(ranks: int, rates: dict[str, dict[str, str]]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("where", "ranks", "nodes", "kind", "first", "stride"),
+    [
+        *(("grid", 2, "", "lines", 5, 331), ("one process", 2, "", "lines", 7, 331)),
+        *(("grid", 2, "0,1", "allocations", 3, 83), ("new", 2, "", "lines", 400, 409)),
+        *(pytest.param("grid", 2, nodes, "allocations", 0, 1, marks=LONG) for nodes in ("", "0,1")),
+        *(pytest.param(where, 2, "", "lines", 0, 7, marks=LONG) for where in ("grid", "one process")),
+        pytest.param("new", 2, "", "lines", 0, 41, marks=LONG),
+        *(pytest.param("grid", 4, nodes, "lines", 3, 41, marks=LONG) for nodes in ("", "0,0,1,1")),
+    ],
+)
+def test_an_error_of_one_rank_is_one_of_all(
+    where: str, ranks: int, nodes: str, kind: str, first: int, stride: int, rates: dict[str, dict[str, str]]
+) -> None:
+    """The limit of time makes an error of a wait for ever."""
+    variables = {"PYSCALAPACK_REDIST_TIMEOUT": "20", "PYSCALAPACK_REDIST_NODES": nodes}
+    env = rates["one process" if where == "one process" else "grid"] | variables
+    program = PROGRAMS / "errors_of_one_rank.py"
+    assert run(program, ranks, where, kind, first, stride, timeout=600, env=env).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
     ("ranks", "stride"),
     [(2, 199), *(pytest.param(n, stride, marks=LONG) for n, stride in ((1, 3), (2, 7), (4, 47), (6, 149)))],
 )

@@ -221,6 +221,8 @@ CATCH_ALL = {
     "diagnostics.log": "text is dropped where it cannot be written",
     "diagnostics.warn": "the same",
     "diagnostics.write_line": "the same",
+    "linalg.working_layouts.one_step": "after the vote: notes that all ranks raise it, and raises it again",
+    "linalg.working_layouts._call_together": "votes that this rank has failed, and raises it again",
     "engine.redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
     "engine.redistribution.start_trace": "figures of a trace",
     "engine.spec.checked_dtype": "an error of NumPy as one of the package's",
@@ -234,11 +236,13 @@ CATCH_ALL = {
     "layout.arrays._attribute": "an object without a readable attribute",
     "layout.arrays.host_array": "an error of another library as one of the package's",
     "layout.waypoints.readable_via": "`read_via` raises it again",
+    "scalapack.calls._run_together.agree": "all ranks raise it: the guard lets it pass",
 }
 KEEPS = {  # where an exception that is caught is kept in a variable
     "comm.progress.call_blocking.run": "for the caller in another thread",
     "comm.progress.hold_interrupts.force": "guards let it pass",
     "engine.operands._local_of": "raised again in the same function",
+    "scalapack.calls._run_together.agree": "so that the guard lets it pass",
 }
 
 

@@ -36,8 +36,8 @@ CALLS: dict[str, Call] = {
     "svd": lambda a, b: linalg.svd(a),
     "lstsq": lambda a, b: linalg.lstsq(a, b),
 }
-# The vote, the transfers of operands and of results with their votes, and the answer of the process
-TICKETS = {"solve": 5, "cholesky": 4, "qr": 5, "eigh": 4, "svd": 5, "lstsq": 5}
+# The first vote, the transfers of operands and of results with their votes, the answer of the process, and the last vote
+TICKETS = {"solve": 6, "cholesky": 5, "qr": 6, "eigh": 5, "svd": 6, "lstsq": 6}
 MOST_CALLS = 2000  # of functions of `linalg` and `layout` in a call, on the process that computes
 
 
@@ -55,7 +55,7 @@ def rounds_and_python_calls() -> None:
         before = tickets()
         call(a, b)
         drawn = tickets() - before
-        assert drawn == (TICKETS[name] if SIZE > 1 else 2), f"{name}: {drawn} tickets"
+        assert drawn == (TICKETS[name] if SIZE > 1 else 3), f"{name}: {drawn} tickets"
         counts: Counter[str] = Counter()
 
         def count(frame: FrameType, event: str, _: object, counts: Counter[str] = counts) -> None:
