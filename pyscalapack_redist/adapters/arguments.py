@@ -197,8 +197,8 @@ def agreed_layouts(
             guard.deliver_interrupts,
         )
         if outcome.pending:
-            packed = group.combine(
-                None if is_unknown else [(type(layout), layout._pack()) for layout in layouts if layout is not None],
+            packed = group.call_on_all(
+                lambda: None if is_unknown else [(type(layout), layout._pack()) for layout in layouts if layout is not None],
                 first_known,
             )
             if packed is None:

@@ -210,7 +210,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     """A plan for which ranks exchange layouts and measurements. Collective over the group: all ranks get one, or none."""
     moments = [time.perf_counter()]
     if unknown:
-        spec = spec.completed(*group.combine(spec.known(), first_known_of_each))
+        spec = spec.completed(*group.call_on_all(spec.known, first_known_of_each, is_open=False))
     a, b = spec.layouts
     node = group.make_node()
     load = Load() if group.links is None else load_between(op_layout(a, spec.op), b)

@@ -260,7 +260,7 @@ class Descriptor(Ownership):
     @classmethod
     def _share(cls, desc: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
         """Send a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
-        packed = group.combine(None if desc is None else desc._pack(), first_known)
+        packed = group.call_on_all(lambda: None if desc is None else desc._pack(), first_known)
         if packed is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
         return desc if desc is not None else cls._unpack(packed, comm)

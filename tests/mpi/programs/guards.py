@@ -84,8 +84,8 @@ class Fault:
 
 
 class Toy:
-    def __init__(self, local: Any) -> None:
-        self.local = local
+    def __init__(self, local: Any, is_known: bool = True) -> None:
+        self.local, self.is_known = local, is_known
 
 
 Toy.__module__ = "toy_library"
@@ -102,7 +102,7 @@ class Toys(Adapter):
 
     def layout(self, x: Any, comm: MPI.Intracomm) -> Any:
         Fault.at("layout")
-        return A
+        return A if x.is_known else None
 
     def communicator(self, x: Any) -> MPI.Intracomm | None:
         Fault.at("communicator")
@@ -288,6 +288,10 @@ def inside() -> None:
         a, b = (psr.Descriptor((40 + k, 12), desc.block, desc.grid) for desc in (A, B))
         return psr.redistribute(a, b, schedule="greedy")
 
+    def new_plan_of_one_known_layout() -> object:
+        a, b = (psr.Descriptor((39, 12), desc.block, desc.grid) for desc in (A, B))
+        return psr.redistribute(of_bad(a, None), b, comm=WORLD)
+
     def new_group() -> object:
         comm = WORLD.Dup()
         a, b = (psr.Descriptor(SHAPE, 2, psr.ProcessGrid(sides, comm)) for sides in ((SIZE, 1), (1, SIZE)))
@@ -309,6 +313,9 @@ def inside() -> None:
         (nodes, "_identify", new_group),
         (nodes, "_marked_file" if BAD == 0 else "_map_file", new_group),
         (nodes, "Ring", new_group),
+        (psr.Descriptor, "_pack", new_plan_of_one_known_layout),
+        (psr.Descriptor, "_pack", lambda: psr.Descriptor._share(of_bad(A, None), group_of(WORLD), WORLD)),
+        (psr.Descriptor, "_pack", lambda: psr.layout_of(Toy(numbers(A), RANK == BAD))),
         (use, "prepare_operands", lambda: psr.redistribute(A, B).start(numbers(A)).wait()),
     ]
     for owner, name, call in places:
