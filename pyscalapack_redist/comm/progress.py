@@ -156,9 +156,9 @@ class hold_interrupts:  # noqa: N801 - used like a function
         self.pending: list[tuple[int, Any]] = []
         outer = hold_interrupts.current
         if (outer is None or outer.is_open) and _MAIN is threading.current_thread():
-            self._is_current, self._outer, hold_interrupts.current = True, outer, self
             if outer is None:
-                self._replace_handlers()
+                self._replace_handlers()  # an interrupt may end this, so it comes before the state is changed
+            self._is_current, self._outer, hold_interrupts.current = True, outer, self
         return self
 
     def _replace_handlers(self) -> None:
@@ -222,7 +222,7 @@ class hold_interrupts:  # noqa: N801 - used like a function
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
-    """The handler of signals while they are held back. One that is left when an interrupt ends `_restore` hands them on."""
+    """The handler of signals while they are held back. One that an interrupt leaves in place hands them on."""
     held = hold_interrupts.current
     if held is None:
         hold_interrupts._handlers[number](number, frame)
