@@ -206,7 +206,15 @@ class hold_interrupts:  # noqa: N801 - used like a function
             try:
                 self._restore()
             finally:
-                self.deliver_interrupts()
+                self._deliver_all()
+
+    def _deliver_all(self) -> None:
+        """Handle the signals that have arrived, those too that come after one whose handler raises."""
+        try:
+            self.deliver_interrupts()
+        finally:
+            if self.pending:
+                self._deliver_all()
 
     def _restore(self) -> None:
         if not self._is_current:

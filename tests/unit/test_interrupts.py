@@ -71,3 +71,13 @@ def test_an_interrupt_as_handlers_are_replaced(number: int) -> None:
         if not has_come:
             break
     assert late == 3 * len(progress.SIGNALS)  # two of each to replace it, one to restore it
+
+
+def test_all_signals_that_were_held_back_are_handled() -> None:
+    """Though the handler of the first one raises."""
+    numbers: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: numbers.append(number))
+    signal.signal(signal.SIGUSR2, lambda number, frame: numbers.append(number))
+    with pytest.raises(KeyboardInterrupt, match=str(int(signal.SIGALRM))):
+        hold(signal.SIGUSR1, signal.SIGALRM, signal.SIGUSR2)
+    assert numbers == [signal.SIGUSR1, signal.SIGUSR2]
