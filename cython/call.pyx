@@ -14,7 +14,7 @@ from .ring cimport (
 )
 from .transport cimport Traffic
 
-UNEXPECTED = object()
+cdef int ATTEMPTS = 100  # at holding interrupts back while others come
 
 
 cdef struct Kind:
@@ -139,8 +139,8 @@ cdef int _by_first(const void *a, const void *b) noexcept nogil:
 cdef class Call:
     """The fast path of a plan with arrays of one kind: a transfer in one compiled call.
 
-    If it cannot continue, a `Transfer` continues from its state: `begun`, with the vote that it has cast and the chunks that it
-    has packed.
+    If it cannot continue, a `Transfer` does from its state: `begun`, with the vote that it has cast and the chunks that it
+    has packed. The call itself starts that, also after an interrupt, so no vote is left that this rank never counts.
 
     Parameters
     ----------
@@ -158,6 +158,10 @@ cdef class Call:
         The group's tickets; each call draws one.
     listed : bool
         Whether arrays and results are lists.
+    proceed : callable
+        proceed(call, a, out) starts the transfer that continues the call.
+    hold : callable
+        `hold_interrupts`.
     """
 
     cdef readonly Traffic traffic
@@ -167,6 +171,7 @@ cdef class Call:
     cdef object _check_peers
     cdef Tickets _tickets
     cdef bint _listed
+    cdef object _proceed, _hold
     cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all ranks have, and whether the outcome is the expected one
     cdef readonly Origins origins
     cdef readonly object targets  # local arrays of B
@@ -174,30 +179,30 @@ cdef class Call:
     cdef readonly int64_t number
 
     def __init__(
-        self, Traffic traffic, Kinds kinds, Vote vote, int64_t item, check_peers, Tickets tickets, bint listed
+        self, Traffic traffic, Kinds kinds, Vote vote, int64_t item, check_peers, Tickets tickets, bint listed, proceed, hold
     ):
         self.traffic, self._kinds, self.vote, self._item, self._check_peers = traffic, kinds, vote, item, check_peers
-        self._tickets, self._listed = tickets, listed
+        self._tickets, self._listed, self._proceed, self._hold = tickets, listed, proceed, hold
         self.origins = Origins(kinds.count)
 
     def __call__(self, a, out):
-        """The local array of B; NotImplemented if the arrays are of another kind, UNEXPECTED after another outcome of the vote.
+        """The local array of B; NotImplemented if the arrays are of another kind, a transfer after another outcome of the vote.
 
-        In the last case no data have moved, and `outcome` returns the outcome.
+        In the last case no data have moved.
         """
         if self._listed:
             return self._many(a, out)
         try:
-            out = self._kinds.take(0, a, out, self.origins)
-            if out is NotImplemented or not self._kinds.disjoint(self.origins):
+            target = self._kinds.take(0, a, out, self.origins)
+            if target is NotImplemented or not self._kinds.disjoint(self.origins):
                 return NotImplemented
         except Exception:
             return NotImplemented  # the slow path raises it again, collectively
-        self.targets = out
-        answer = self._run()
+        self.targets = target
+        answer = self._run(a, out)
         if answer is None:
             self.targets = None
-            return out
+            return target
         return answer
 
     cdef object _many(self, arrays, outs):
@@ -213,14 +218,14 @@ cdef class Call:
             return NotImplemented
         self.targets, self.origins = match
         targets = self.targets
-        answer = self._run()
+        answer = self._run(arrays, outs)
         if answer is None:
             self.targets = None
             return targets
         return answer
 
-    cdef object _run(self):
-        """Vote and move; None when complete, else NotImplemented or UNEXPECTED."""
+    cdef object _run(self, a, out):
+        """Vote and move; None when complete, else NotImplemented or a transfer."""
         cdef Traffic traffic = self.traffic
         cdef Ring ring = traffic.ring
         cdef int64_t cursor = 0, idle = 0, until = 0
@@ -230,28 +235,51 @@ cdef class Call:
         self.number, self.begun, self.voted, self.as_expected = ring.posted, True, False, False
         self._tickets.drawn += 1
         traffic.start(self.origins, 0)
-        with nogil:
-            while not self.voted:  # packing changes no array, so it need not wait
-                self.voted = ring.count(&cursor, &self._tally, NARROW)
-                if self.voted or traffic.send_early():
-                    idle = until = 0
-                elif ring.is_timed_out(&idle, &until):
-                    with gil:
-                        self._check_peers()
-                    until = 0
-            self.as_expected = self._is_expected()
-            if not self.as_expected:
-                traffic.withdraw_chunks()
-            while self.as_expected and not done:
-                done = traffic.make_progress(True)
-                if not done:
-                    with gil:
-                        self._check_peers()
+        try:
+            with nogil:
+                while not self.voted:  # packing changes no array, so it need not wait
+                    self.voted = ring.count(&cursor, &self._tally, NARROW)
+                    if self.voted or traffic.send_early():
+                        idle = until = 0
+                    elif ring.is_timed_out(&idle, &until):
+                        with gil:
+                            self._check_peers()
+                        until = 0
+                self.as_expected = self._is_expected()
+                if not self.as_expected:
+                    traffic.withdraw_chunks()
+                while self.as_expected and not done:
+                    done = traffic.make_progress(True)
+                    if not done:
+                        with gil:
+                            self._check_peers()
+        except BaseException:
+            self._continue(a, out)  # in this rank's next call of the package
+            raise
         if not self.as_expected:
-            return UNEXPECTED
+            return self._continue(a, out)
         traffic.end()
         self.begun = False
         return None
+
+    cdef object _continue(self, a, out):
+        """The transfer that continues this call. An interrupt comes only when it does."""
+        interrupt = held = None
+        for _ in range(ATTEMPTS):  # no signal is handled in compiled code
+            try:
+                held = self._hold()
+                held.__enter__()
+                break
+            except BaseException as caught:
+                interrupt, held = caught, None
+        try:
+            transfer = self._proceed(self, a, out)
+        finally:
+            if held is not None:
+                held.__exit__(None, None, None)
+        if interrupt is not None:
+            raise interrupt
+        return transfer
 
     cdef bint _is_expected(self) noexcept nogil:
         """Whether no rank has failed or differs, and all pack elements of this size in this order."""

@@ -6,6 +6,7 @@ here needs MPI. `python tests/ring_in_threads.py RANKS PLANS [SEED]`; `ci/memory
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
-from pyscalapack_redist._kernels.call import UNEXPECTED, Call, Kinds
+from pyscalapack_redist._kernels.call import Call, Kinds
 from pyscalapack_redist._kernels.ring import Ring, RingVoting, Tickets, Vote, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist._kernels.stores import Stores
@@ -24,6 +25,7 @@ from pyscalapack_redist._kernels.transport import Traffic
 
 AREA, SLOTS, ITEM = 1 << 18, 4, 8
 WAYS = "vote", "call", "dissent"
+DISSENT = object()  # in place of the transfer that continues a call
 PATIENCE = 100  # seconds without an end, after which a rank gives up
 
 
@@ -100,9 +102,10 @@ class Plan:
         else:  # packed before the vote is known, as a plan does that has been used before
             dissent = way == "dissent" and self.ring.size > 1
             vote = Vote(item=ITEM, order=2, packed=2, call=self.rank == 0 and dissent)
-            call = Call(self.traffic, Kinds([self.a], [self.b], [None]), vote, ITEM, check_peers, Tickets(), False)
+            kinds, proceed = Kinds([self.a], [self.b], [None]), lambda *given: DISSENT
+            call = Call(self.traffic, kinds, vote, ITEM, check_peers, Tickets(), False, proceed, contextlib.nullcontext)
             came = call(self.a, self.b)
-            assert came is (UNEXPECTED if dissent else self.b), f"rank {self.rank}, use {use}: the call gave {came}"
+            assert came is (DISSENT if dissent else self.b), f"rank {self.rank}, use {use}: the call gave {came}"
             if dissent:
                 self._by_steps(self.ring.counted + 1, use, check_peers)
         for peer in range(self.ring.size):

@@ -5,8 +5,6 @@ from .bundle import Origins
 from .ring import Outcome, Tickets, Vote
 from .transport import Traffic
 
-UNEXPECTED: object
-
 class Kinds:
     count: int
     def __init__(self, arrays: list[Any], outs: list[Any], makes: list[Callable[..., Any] | None]) -> None: ...
@@ -30,6 +28,8 @@ class Call:
         check_peers: Callable[[], None],
         tickets: Tickets,
         listed: bool,
+        proceed: Callable[[Call, Any, Any], Any],
+        hold: Callable[[], Any],
     ) -> None: ...
     def __call__(self, a: Any, out: Any) -> Any: ...
     def outcome(self) -> Outcome: ...

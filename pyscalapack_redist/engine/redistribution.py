@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
-from .._kernels.call import UNEXPECTED, Call
+from .._kernels.call import Call
 from .._lazy import load_above
 from ..comm import progress
 from ..comm.guard import Guard
@@ -30,7 +30,7 @@ from .operands import finish_call
 from .operation import MatrixPart
 from .plan import ONE, ZERO, Plan
 from .stages import Move, Stage
-from .use import continue_call, find_fast_path, start_use
+from .use import find_fast_path, start_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,16 +149,14 @@ class Redistribution:
                 call = call or find_fast_path(plan, a, out, alpha, beta)
                 if call is not None:
                     result = call(a, out)
-            if result is UNEXPECTED and isinstance(call, Call):  # voted, but the votes differ from the last ones
-                transfer = continue_call(plan, call, a, out)
-            elif result is NotImplemented:
+            if result is NotImplemented:
                 transfer = start_use(plan, a, out, alpha, beta)
+            elif type(result) is Transfer:  # voted, but the votes differ from the last ones
+                transfer = result
             else:
                 return finish_call(plan, a, out, result, alpha, beta) if plan.needs_finishing else result
         except BaseException as caught:
-            if isinstance(call, Call) and call.begun:
-                continue_call(plan, call, a, out)  # continues in this rank's next call of the package
-            elif group is not None and plan.uses_begun == uses_before:
+            if group is not None and plan.uses_begun == uses_before:
                 # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise

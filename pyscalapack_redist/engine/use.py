@@ -487,11 +487,13 @@ def _wait_for_terms(plan: Plan, terms: Terms, guard: Guard) -> None:
         is_interrupted = True
 
 
-def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer[Any]:
+def _continue_call(weak_plan: weakref.ref[Plan], call: Call, a: Any, out: Any) -> Transfer[Any]:
     """Return a transfer that continues a compiled call after its vote."""
-    group = plan.group
-    entry, origins = next((entry for entry in plan.cache.values() if entry.call is call), None), call.origins
-    if group is None or entry is None or origins is None:
+    plan = weak_plan()
+    group = None if plan is None else plan.group
+    entries = () if plan is None else plan.cache.values()
+    entry, origins = next((entry for entry in entries if entry.call is call), None), call.origins
+    if plan is None or group is None or entry is None or origins is None:
         raise RuntimeError("internal error: a transfer continues a call that has not begun; please report it")
     with hold_interrupts():
         use = Use(plan, group.ticket)
@@ -642,15 +644,17 @@ def _store_call(
         traffic = exchange.compiled()
     if traffic is not None:
         # The plan refers to its call, the call only weakly to the plan: both are freed with the plan's last reference.
-        check_peers = functools.partial(_check_peers, group, weakref.ref(plan))
+        weak_plan = weakref.ref(plan)
         call = Call(
             traffic,
             kinds,
             Vote(**plan.vote_fields(operands), packed=element_order),
             item_bytes,
-            check_peers,
+            functools.partial(_check_peers, group, weak_plan),
             group.tickets,
             plan.is_batch,
+            functools.partial(_continue_call, weak_plan),
+            hold_interrupts,
         )
     elif exchange is not None and _is_cacheable(plan, exchange, item_bytes, outcome):
         assert binding is not None

@@ -346,16 +346,14 @@ def _pause() -> None:
             rank.pending = True
 
 
-def _call(
-    traffic: Any, kinds: Any, vote: Any, item: int, check_peers: Callable[[], None], tickets: Any, listed: bool
-) -> Call:
+def _call(traffic: Any, kinds: Any, vote: Any, item: int, check_peers: Callable[[], None], *others: Any) -> Call:
     """A compiled call: it waits where it looks around."""
 
     def pausing() -> None:
         check_peers()
         _pause()
 
-    return Call(traffic, kinds, vote, item, pausing, tickets, listed)
+    return Call(traffic, kinds, vote, item, pausing, *others)
 
 
 def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:

@@ -228,7 +228,7 @@ CATCH_ALL = {
     "engine.spec.checked_dtype": "an error of NumPy as one of the package's",
     "engine.use.CachedUse.reset": "the slow path raises it again",
     "engine.use._make_first_call": "the slow path raises it again",
-    "engine.use.continue_call": "after the vote is cast: aborts the group, and raises it again",
+    "engine.use._continue_call": "after the vote is cast: aborts the group, and raises it again",
     "errors.shown": "an object without a readable shape or dtype",
     "files.contents.named_errors": "an error of a library as one of the package's",
     "files.contents.read_npy_header": "an error of a parser, which has many types, as one of the package's",

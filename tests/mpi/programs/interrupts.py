@@ -5,8 +5,10 @@ freed while a transfer is in flight there, or by one rank when the other waits n
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -72,6 +74,55 @@ def in_a_call() -> None:
         move.check(move.plan(move.source, out))
     move.works()
     move.check(out)
+
+
+def again_at_any_line() -> None:
+    """A second interrupt of a call, before any line that this package executes after the first one."""
+    move = Moves()
+    for late in itertools.count():
+        out, lines = move.b.zeros(), 0
+        if RANK == 0:
+            lines = lines_after_an_interrupt(lambda: move.plan(move.source, out), late)  # noqa: B023 - called here
+            WORLD.Barrier()
+        else:
+            WORLD.Barrier()
+            move.plan(move.source, out)
+        move.works()
+        move.check(out)
+        if WORLD.bcast(lines) <= late:
+            break
+    assert late > 5 or move.plan.inside.group.voting_ring is None, late  # of a compiled call
+
+
+def lines_after_an_interrupt(call: Callable[[], object], late: int) -> int:
+    """How many lines this package executes after an interrupt of a call; with another one after so many."""
+    lines, is_over = 0, False
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal lines
+        if is_over or "pyscalapack_redist" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == late + 1:
+                os.kill(os.getpid(), signal.SIGALRM)
+        return trace
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        while frame is not None and not lines:
+            frame.f_trace, frame = trace, frame.f_back
+        sys.settrace(trace)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, SOON)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    finally:
+        is_over = True
+        sys.settrace(None)
+    return lines
 
 
 def while_planning() -> None:
@@ -278,6 +329,7 @@ def main() -> None:
     waiting.SETTLE_SECONDS = 1000.0
     calls: list[Callable[[], None]] = [
         in_a_call,
+        again_at_any_line,
         while_planning,
         plans_are_kept_in_one_order,
         while_batching,
