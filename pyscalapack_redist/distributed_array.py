@@ -153,7 +153,6 @@ class DistributedArray(Distributed):
                 error,
                 lambda: [Statement("the layout to reach", layout, repr(target))],
                 lambda outcome: bool(outcome.pending),
-                guard.deliver_interrupts,
             )
             dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
             to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)

@@ -22,7 +22,7 @@ from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import caches, groups, waiting
+from pyscalapack_redist.comm import caches, groups, progress, waiting
 from pyscalapack_redist.engine import make as batches
 
 WORLD = MPI.COMM_WORLD
@@ -209,6 +209,31 @@ def before_a_batch_is_agreed() -> None:
         move.check(part)
 
 
+def in_the_first_of_several_votes() -> None:
+    """Of a call of a distributed array: it goes into the next vote, so no rank is left alone in the rest of the call."""
+    move, voted = Moves(), groups.MPIGroup.cast_vote
+    array = psr.DistributedArray(move.a, move.source)
+
+    def interrupted_there(*given: Any) -> Any:
+        patched.stop()
+        voting = voted(*given)
+        os.kill(os.getpid(), signal.SIGINT)
+        return voting
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    patched = mock.patch.object(groups.MPIGroup, "cast_vote", interrupted_there)
+    if RANK == 0:
+        patched.start()
+    else:
+        time.sleep(5 * SOON)
+    with (
+        mock.patch.object(progress.hold_interrupts, "force"),  # however long it takes
+        pytest.raises(psr.CollectiveError if RANK else KeyboardInterrupt),
+    ):
+        array.redistribute(move.b)
+    move.check(array.redistribute(move.b).local)
+
+
 def as_calls_end() -> None:
     """An alarm at any moment of a compiled call, which Python delivers when the call is over on both ranks."""
     move = Moves(1000)
@@ -334,6 +359,7 @@ def main() -> None:
         plans_are_kept_in_one_order,
         while_batching,
         before_a_batch_is_agreed,
+        in_the_first_of_several_votes,
         as_calls_end,
         lambda: while_messages_are_planned("auto"),
         lambda: while_messages_are_planned("nonblocking"),
