@@ -153,6 +153,10 @@ class InterruptedAgreement:
         self._error, self._statements, self._has_followup = error, statements, has_followup
         self._followup: GatherScatter | Refusal | None = None
 
+    def has_ticket(self, ticket: int) -> bool:
+        """Whether its vote had this ticket. Not collective."""
+        return self._ticket == ticket
+
     def advance(self, block: bool = False) -> bool:
         """Make progress; True when other ranks need nothing more of this one. Never raises."""
         has_ended = self._group.abort_reason is not None or self._advance()
@@ -281,12 +285,13 @@ class Group:
     def draw_ticket(self) -> int:
         """Draw the next ticket, the first tag of an operation. All ranks draw them in the same order.
 
-        Tags come again. If a transfer in flight has those of this ticket, it waits until that has ended. Called with
+        Tags come again. If an operation in flight has those of this ticket, it waits until that has ended. Called with
         interrupts held back.
         """
-        if self.transfers:
+        if self.transfers or self.interrupted:
             coming = self.coming_ticket
-            earlier = next((each for each in self.transfers if each.has_ticket(coming)), None)
+            in_flight = (*self.transfers, *self.interrupted)
+            earlier = next((each for each in in_flight if each.has_ticket(coming)), None)
             if earlier is not None:
                 with self.aborting_if_forced():
                     wait_until(earlier.advance, self.check_peers, patience=math.inf)

@@ -5,6 +5,7 @@ freed while a transfer is in flight there, or by one rank when the other waits n
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import signal
@@ -22,7 +23,7 @@ from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import caches, groups, progress, waiting
+from pyscalapack_redist.comm import caches, channel, groups, progress, waiting
 from pyscalapack_redist.engine import make as batches
 
 WORLD = MPI.COMM_WORLD
@@ -209,6 +210,45 @@ def before_a_batch_is_agreed() -> None:
         move.check(part)
 
 
+def tags_come_again() -> None:
+    """Those of an interrupted agreement, while its reply is on the way: the transfer that would have them waits."""
+    comm, is_interrupted = WORLD.Dup(), RANK == SIZE - 1
+    with mock.patch.object(channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)):
+        move = Moves(comm=comm)
+    ranks, transfers = move.plan.inside.group, []
+    assert ranks._most_tickets == 5
+
+    def start(source: Any) -> None:
+        transfers.append(move.plan.start(source))
+
+    if is_interrupted:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, SOON)
+        with pytest.raises(KeyboardInterrupt):
+            psr.batch(move.plan)
+        WORLD.Barrier()
+        (agreement,) = ranks.interrupted
+        while agreement._followup is None:  # then it has sent what it has to
+            agreement.advance()
+    else:
+        WORLD.Barrier()
+        with pytest.raises(psr.CollectiveError, match=f"rank {SIZE - 1} could not take part: KeyboardInterrupt"):
+            psr.batch(move.plan)
+    for k in range(5):
+        start(np.zeros((3, 3)) if k == 4 and RANK == 0 else move.source)
+    WORLD.Barrier()
+    with pytest.raises(psr.RedistributionError, match="3"):
+        transfers.pop().wait()
+    for transfer in transfers:
+        move.check(transfer.wait())
+    comm.Free()
+
+
+def few_tags(made: Any, make: Any, comm: MPI.Intracomm) -> None:
+    make(made, comm)
+    made.tags = 16
+
+
 def in_the_first_of_several_votes() -> None:
     """Of a call of a distributed array: it goes into the next vote, so no rank is left alone in the rest of the call."""
     move, voted = Moves(), groups.MPIGroup.cast_vote
@@ -360,6 +400,7 @@ def main() -> None:
         while_batching,
         before_a_batch_is_agreed,
         in_the_first_of_several_votes,
+        tags_come_again,
         as_calls_end,
         lambda: while_messages_are_planned("auto"),
         lambda: while_messages_are_planned("nonblocking"),
