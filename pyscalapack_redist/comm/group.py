@@ -159,10 +159,17 @@ class InterruptedAgreement:
 
     def advance(self, block: bool = False) -> bool:
         """Make progress; True when other ranks need nothing more of this one. Never raises."""
-        has_ended = self._group.abort_reason is not None or self._advance()
-        if has_ended:
-            self._group.interrupted.pop(self, None)
-        return has_ended
+        group = self._group
+        if self not in group.interrupted:
+            return True
+        if not group.lock.acquire(False):
+            return False
+        try:
+            if group.abort_reason is not None or self._advance():
+                group.interrupted.pop(self, None)
+        finally:
+            group.lock.release()
+        return self not in group.interrupted
 
     def _advance(self) -> bool:
         group = self._group
@@ -248,8 +255,9 @@ class Group:
         The series of such calls, by tag.
     settling : dict
         Ends of series in which a rank has failed.
-    lock : Lock
-        Held by the thread that changes the state of a transfer.
+    lock : RLock
+        Held by the thread that starts an operation, or changes the state of one or of a vote. While one thread uses these
+        ranks, another may make progress on what it has started before.
     """
 
     def __init__(self, channel: Channel, ranks: Sequence[int]) -> None:
@@ -265,7 +273,7 @@ class Group:
         self.watch: Callable[[], None] | None = None
         self.remote_ranks: frozenset[int] = frozenset()
         self.abort_reason: str | None = None
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.aborted_uses: list[Any] = []  # kept alive, because MPI may still access their memory
         self.transfers: dict[Any, None] = {}
         self.interrupted: dict[InterruptedAgreement, None] = {}
@@ -392,9 +400,10 @@ class Group:
         rows : Rows, optional
             Blocks to send with a vote by messages, as for `LogSteps.start`.
         """
-        voting = self.start_voting(vote, rows)
-        self._votings.append(voting)
-        self.count()
+        with self.lock:
+            voting = self.start_voting(vote, rows)
+            self._votings.append(voting)
+            self.count()
         return voting
 
     def adopt(self, voting: Voting) -> Voting:
@@ -404,11 +413,12 @@ class Group:
 
     def count(self, voting: Any = None, block: bool = False) -> Outcome | None:
         """Post and count open votes as far as possible; the outcome of `voting`. With `block`, wait for a while."""
-        while self._votings and self._votings[0].test(block and self._votings[0] is voting):
-            self._votings.popleft()
-        for later in self._votings:
-            if not later.post():
-                break
+        with self.lock:
+            while self._votings and self._votings[0].test(block and self._votings[0] is voting):
+                self._votings.popleft()
+            for later in self._votings:
+                if not later.post():
+                    break
         outcome: Outcome | None = None if voting is None else voting.outcome
         return outcome
 
@@ -427,10 +437,10 @@ class Group:
         """The ticket that is drawn next."""
         return TAGS * ((self.tickets.drawn + 1) % self._most_tickets)
 
-    def take_up_transfers(self) -> None:
-        """Let this thread make progress on the transfers in flight that other threads have started, or left as they ended."""
-        if self.transfers:
-            progress.tasks_in_flight().update(self.transfers)
+    def take_up_operations(self) -> None:
+        """Let this thread make progress on what is in flight and other threads have started, or left as they ended."""
+        if self.transfers or self.interrupted:
+            progress.tasks_in_flight().update(dict.fromkeys((*self.interrupted, *self.transfers)))
 
     def failure_code(self, error: BaseException | None) -> int:
         """The field `failed` of a vote for an error on this rank, or for None."""
@@ -513,6 +523,7 @@ class Group:
 
                 outcome = wait_until(lambda: self.count(voting), check_peers, doze=progress.Doze() if dozes else None)
             with progress.hold_interrupts():
+                self.take_up_operations()
                 progress.advance_others()  # what follows from the votes of interrupted agreements comes before
         except CollectiveError:
             raise
@@ -693,7 +704,7 @@ class Group:
         """
         reason = self.communication_error()
         self.settle_series()
-        self.take_up_transfers()
+        self.take_up_operations()
         try:
             if reason is None:
                 self.channel.make_progress()
@@ -723,7 +734,7 @@ class Group:
 
     def detach(self, reason: str) -> None:
         """In a forked process: leave the shared memory and the communicator to the parent."""
-        self.abort_reason, self.lock = reason, threading.Lock()
+        self.abort_reason, self.lock = reason, threading.RLock()
         if self.node is not None and self.node.ring is not None:
             self.node.ring.closed = True
 

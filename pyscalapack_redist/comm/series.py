@@ -38,7 +38,7 @@ class Members(Protocol):
     size: int
     names: tuple[str, ...]
     abort_reason: str | None
-    lock: threading.Lock
+    lock: threading.RLock
     settling: dict[Any, None]
 
     @property

@@ -65,8 +65,8 @@ class Waiters(Protocol):
     def end_series(self) -> None:
         """End all series, unless a transfer is in flight."""
 
-    def take_up_transfers(self) -> None:
-        """Let this thread make progress on the transfers in flight that other threads have started."""
+    def take_up_operations(self) -> None:
+        """Let this thread make progress on what is in flight and other threads have started."""
 
     def check_peers(self) -> None:
         """Let MPI make progress, and check that the other ranks are alive."""
@@ -172,7 +172,7 @@ class Waiting:
                 if request is not None and not self._group.in_flight and request.Test():
                     return True
                 self._check_others()
-                self._group.take_up_transfers()
+                self._group.take_up_operations()
                 progress.advance_others()  # other ranks may wait for operations of other groups
                 progress.pause()
         return False

@@ -452,11 +452,12 @@ def start_use(
                 terms.check_usable()
             terms.draw(group)
         ticket = group.draw_ticket() if plan.series is None else 0
-        use = Use(plan, ticket, spent, measured)
-        use.error = guard.error
-        if guard.error is None:
-            use.check(guard, a, out, alpha, beta)
-        transfer: Transfer[Any] = Transfer(group, use, ticket)
+        with group.lock:
+            use = Use(plan, ticket, spent, measured)
+            use.error = guard.error
+            if guard.error is None:
+                use.check(guard, a, out, alpha, beta)
+            transfer: Transfer[Any] = Transfer(group, use, ticket)
         if terms is not None:
             terms.note_start(transfer)
         return transfer

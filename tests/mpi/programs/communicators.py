@@ -9,6 +9,7 @@ import functools
 import itertools
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -342,6 +343,41 @@ def one_thread_after_another() -> None:
     assert not groups._never_freed
 
 
+def goes_on_in_another_thread() -> None:
+    """With the transfers in flight on its communicator, while the thread that has started them calls a plan on another one."""
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        return
+    duplicates, errors, interval = [WORLD.Dup(), WORLD.Dup()], [], sys.getswitchinterval()
+    ends = [[desc.on(duplicate) for desc in layouts(WORLD)[:2]] for duplicate in duplicates]
+    ways: list[dict[str, Any]] = [{}, {"exchange": "nonblocking"}, {"exchange": "windowed", "memory_limit": 9000}]
+    plans = [psr.redistribute(*ends[0], **way) for way in ways]
+    other = psr.redistribute(*ends[1])
+    source = numbers(ends[0][0])
+
+    def work(transfers: list[Any]) -> None:
+        try:
+            transfers.extend(plan.start((k + 4) * source) for k, plan in enumerate(plans))
+            check(plans[0](9 * source), ends[0][1], 9)
+            for k in range(6)[:: -1 if WORLD.rank % 2 else 1]:
+                check(transfers[k].wait(), ends[0][1], k + 1)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    sys.setswitchinterval(1e-6)  # seconds: they get in each other's way all the time
+    for _ in range(10):
+        transfers = [plan.start((k + 1) * source) for k, plan in enumerate(plans)]
+        thread = threading.Thread(target=work, args=(transfers,))
+        thread.start()
+        for _ in range(5):
+            check(other(numbers(ends[1][0])), ends[1][1])
+        thread.join()
+        assert not errors, errors
+    sys.setswitchinterval(interval)
+    for duplicate in duplicates:
+        duplicate.Free()
+
+
 def main() -> None:
     for comm in communicators():
         for part in (in_flight, scatter_and_gather, kept, legs, on_others, relabelled):
@@ -351,6 +387,7 @@ def main() -> None:
     freed()
     in_two_threads()
     one_thread_after_another()
+    goes_on_in_another_thread()
     tags_come_again()
     without_staging_memory()
     WORLD.Barrier()

@@ -210,10 +210,30 @@ def before_a_batch_is_agreed() -> None:
         move.check(part)
 
 
+def another_thread_goes_on() -> None:
+    """A call in another thread takes part in what is left of an agreement that was interrupted in this one."""
+    move = Moves()
+    if RANK == 0:
+        with interrupted():
+            psr.batch(move.plan)
+        WORLD.Barrier()
+    else:
+        WORLD.Barrier()
+        with pytest.raises(psr.CollectiveError, match="rank 0 could not take part: KeyboardInterrupt"):
+            psr.batch(move.plan)
+    thread = threading.Thread(target=move.works)
+    thread.start()
+    thread.join()
+    assert not move.plan.inside.group.interrupted
+    move.works()
+
+
 def tags_come_again() -> None:
     """Those of an interrupted agreement, while its reply is on the way: the transfer that would have them waits."""
     comm, is_interrupted = WORLD.Dup(), RANK == SIZE - 1
-    with mock.patch.object(channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)):
+    with mock.patch.object(
+        channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)
+    ):
         move = Moves(comm=comm)
     ranks, transfers = move.plan.inside.group, []
     assert ranks._most_tickets == 5
@@ -400,6 +420,7 @@ def main() -> None:
         while_batching,
         before_a_batch_is_agreed,
         in_the_first_of_several_votes,
+        another_thread_goes_on,
         tags_come_again,
         as_calls_end,
         lambda: while_messages_are_planned("auto"),
