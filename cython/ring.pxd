@@ -44,7 +44,9 @@ cdef enum:
     SOURCE = 7
     TARGET = 8
     SIDE = 9
-    FIELDS = 10
+    RETURNS = 10
+    NOTIFIES = 11
+    FIELDS = 12
     NARROW = 7  # fields of a transfer's vote
 
 # The count of a vote: of each field the largest value and the smallest known one.
@@ -62,7 +64,7 @@ cdef class Vote:
 cdef class Outcome:
     cdef Tally tally
     cdef bint wide
-    cdef readonly object failed, pending, call, dtype, item, order, packed, source, target, side
+    cdef readonly object failed, pending, call, dtype, item, order, packed, source, target, side, returns, notifies
 
 cdef class Ring:
     cdef readonly int64_t rank, size, area

@@ -41,6 +41,8 @@ RULES = {
     "source": EQUAL,  # digest of the layout of A
     "target": EQUAL,  # digest of the layout of B
     "side": EQUAL,  # the sending side of an inter-communicator
+    "returns": EQUAL,  # what the user's call returns
+    "notifies": LARGEST,  # 1 on a rank whose library is told that an array has been written
 }
 assert len(RULES) == FIELDS
 NAMES = tuple(RULES)
@@ -147,7 +149,8 @@ cdef Outcome outcome_of(const Tally *tally, bint wide):
     outcome.packed = _known(tally.largest[PACKED])
     if wide:
         outcome.source, outcome.target = _known(tally.largest[SOURCE]), _known(tally.largest[TARGET])
-        outcome.side = _known(tally.largest[SIDE])
+        outcome.side, outcome.returns = _known(tally.largest[SIDE]), _known(tally.largest[RETURNS])
+        outcome.notifies = _known(tally.largest[NOTIFIES])
     return outcome
 
 

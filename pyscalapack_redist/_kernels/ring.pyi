@@ -31,6 +31,8 @@ class Outcome:
     source: int | None
     target: int | None
     side: int | None
+    returns: int | None
+    notifies: int | None
     @staticmethod
     def of(vote: Vote, numbers: NDArray[np.int64]) -> Outcome: ...
     def is_same(self, other: Outcome) -> bool: ...

@@ -184,7 +184,7 @@ def agreed_layouts(
                 call=digest(("layout", name)),
                 source=value,
                 pending=is_unknown,
-                item=int(notifies),
+                notifies=int(notifies),
             ),
             error,
             lambda: [
@@ -205,7 +205,7 @@ def agreed_layouts(
                 raise DescriptorError(f"no rank knows the layout of {name}")
             if is_unknown:
                 layouts = [kind._unpack(content, comm) for kind, content in packed]
-    return [layout for layout in layouts if layout is not None], bool(outcome.item)
+    return [layout for layout in layouts if layout is not None], bool(outcome.notifies)
 
 
 def _digest_of_known(name: str, layouts: Sequence[Layout | None]) -> int | None:
