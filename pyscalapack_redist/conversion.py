@@ -13,15 +13,16 @@ from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
-from .engine.make import plan
+from .engine.make import agreed_plan, plan
+from .engine.options import USUAL, Options
 from .engine.redistribution import Redistribution
-from .engine.spec import checked_dtype, communicator_of
+from .engine.spec import RETURNS_PLAN, communicator_of
 from .engine.use import start_use
 from .errors import ArrayError
 from .layout.arrays import new_array
 from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
-from .layout.letters import OPERATIONS, letter_of, transposes
+from .layout.letters import transposes
 from .layout.tiles import Layout
 
 
@@ -91,28 +92,25 @@ def _tell_written(y: object) -> None:
 
 
 def convert(
-    array: Distributed, like: Any, comm: MPI.Intracomm | None = None, *, may_keep: bool = False, **options: Any
+    array: Distributed, like: Any, comm: Any = None, options: Options = USUAL, *, may_keep: bool = False
 ) -> Any:
     """The elements of a distributed array in a new object of the kind and the layout of `like`. Collective.
 
-    The options are those of `plan`. With `may_keep` the object may keep the memory of the array.
+    With `may_keep` the object may keep the memory of the array.
     """
     with Guard() as guard:  # an interrupt goes into the next vote
-        return _convert(guard, array, like, comm, may_keep, options)
+        return _convert(guard, array, like, comm, options, may_keep)
 
 
-def _convert(
-    guard: Guard, array: Distributed, like: Any, comm: MPI.Intracomm | None, may_keep: bool, options: dict[str, Any]
-) -> Any:
+def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Options, may_keep: bool) -> Any:
     adapter = adapter_of(like)
     comm = communicator_for(guard, adapter, like, comm, array.desc)
-    dtype = options.pop("dtype", None)
+    dtype = array.dtype if options.dtype is None else options.dtype
 
     def read_shape() -> tuple[int, ...]:
-        nonlocal dtype
-        dtype = array.dtype if dtype is None else checked_dtype(dtype)
-        is_transposed = transposes(letter_of("op", options.get("op", "N"), OPERATIONS))
-        return array.shape[::-1] if is_transposed else array.shape
+        if options.error is not None:
+            raise options.error
+        return array.shape[::-1] if transposes(options.op) else array.shape
 
     blueprint = blueprint_for(like, adapter, read_shape, comm, guard.error)
     group = group_of(comm)
@@ -127,14 +125,14 @@ def _convert(
         raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
     parts = [array.local]
     if not all(fits for _, fits in known):
-        is_part = options.get("uplo") is not None
+        options = options._replace(dtype=dtype, comm=comm)
         parts = [
             _moved(
-                plan(array.desc, layout, dtype=dtype, comm=comm, **options),
+                _planned(array.desc, layout, options),
                 array.local,
                 dtype,
                 blueprint.order,
-                is_part,
+                options.part is not None,
             )
             for layout in blueprint.layouts
         ]
@@ -146,6 +144,11 @@ def _convert(
 
     group.call_on_all(build)
     return result
+
+
+def _planned(source: Layout, target: Layout, options: Options) -> Redistribution:
+    with Guard() as guard:
+        return agreed_plan(guard, source, target, options, RETURNS_PLAN).plan
 
 
 def _is_in_order(local: Any, order: str) -> bool:

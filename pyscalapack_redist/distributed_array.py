@@ -10,23 +10,23 @@ import importlib
 import os
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .adapters.adapter import adapter_of
 from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
-from .comm.guard import Guard, holding_interrupts
+from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
 from .engine.make import agreed_plan, from_root, gather, plan
+from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
-from .exchanges.exchange import MEMORY_LIMIT
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
@@ -34,7 +34,6 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
-from .layout.waypoints import Via
 
 
 class DistributedArray(Distributed):
@@ -200,26 +199,6 @@ def _matmul(a: object, b: object) -> DistributedArray:
     return product
 
 
-class PlanKeywords(TypedDict, total=False):
-    """The keyword arguments of `redistribute` and `plan`."""
-
-    dtype: DTypeLike | None
-    comm: MPI.Intracomm | MPI.Intercomm | None
-    op: str
-    uplo: str | None
-    diag: str
-    fill: str | None
-    schedule: str
-    exchange: str
-    buffers: str
-    via: Via
-    memory_limit: int | str
-    agree: str
-
-
-OPTION_NAMES = (
-    "dtype", "comm", "schedule", "exchange", "buffers", "via", "memory_limit", "op", "uplo", "diag", "fill", "agree"
-)  # fmt: skip
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
 D = TypeVar("D", bound=Distributed)
 
@@ -240,23 +219,13 @@ def redistribute(desc_a: object, desc_b: object, **options: Unpack[PlanKeywords]
 def redistribute(desc_a: object, *, like: object, **options: Unpack[PlanKeywords]) -> Any: ...
 
 
+@taking_options
 def redistribute(
     desc_a: object,
     desc_b: object = ...,
     *misplaced: object,
     like: object = None,
-    dtype: DTypeLike | None = None,
-    comm: MPI.Intracomm | MPI.Intercomm | None = None,
-    op: str = "N",
-    uplo: str | None = None,
-    diag: str = "N",
-    fill: str | None = None,
-    schedule: str = "auto",
-    exchange: str = "auto",
-    buffers: str = "packed",
-    via: Via = None,
-    memory_limit: int | str = MEMORY_LIMIT,
-    agree: str = "always",
+    **options: Unpack[PlanKeywords],
 ) -> Any:
     """Plan the redistribution from layout A to layout B; with a DistributedArray for A, redistribute it.
 
@@ -276,45 +245,56 @@ def redistribute(
         redistributed.
     like : object, optional
         In place of `desc_b` an array whose layout is reached; the result is of its kind, as for `as_distributed`.
-    dtype : dtype, optional
+
+    Returns
+    -------
+    Redistribution or DistributedArray
+        For two layouts a plan: call it with the local array of A to get that of B. The same object again for the same
+        layouts and options, but a new one each time with `agree="first"`. On paper a `PaperPlan`, which says what is
+        missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it; with `like`
+        a new array of that kind. A rank that passes None gets what the others ask for. `plan` gives a plan for arrays too.
+
+    Other Parameters
+    ----------------
+    dtype : dtype, default None
         Of the arrays; of a `DistributedArray` its own. Needed only on ranks that are in B but not in A and will pass no
         `out`; on an inter-communicator it is enough that one rank of either side gives it.
-    comm : MPI.Intracomm or MPI.Intercomm, optional
+    comm : MPI.Intracomm or MPI.Intercomm, default None
         Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
         of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
         are the same on both; the layouts and the dtype are sent to the other side.
-    op : {"N", "T", "C", "R"}
+    op : {"N", "T", "C", "R"}, default "N"
         What B gets: A, its transpose, its conjugate transpose (of matrices; B then has A's columns as rows), or its
         conjugate. Like `uplo` and `diag`, in either case.
-    uplo : {None, "U", "L"}
+    uplo : {None, "U", "L"}, default None
         Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
         "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
         and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
-    diag : {"N", "U"}
+    diag : {"N", "U"}, default "N"
         "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
-    fill : {None, "zero", "symmetric", "hermitian"}
+    fill : {None, "zero", "symmetric", "hermitian"}, default None
         Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
         matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
         The mirror image is a second move of the same elements. The diagonal is copied unchanged.
-    schedule : str
+    schedule : str, default "auto"
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto", "phases", "random-phases" and "classes"
         have conditions; "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
-    exchange : str
+    exchange : str, default "auto"
         How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
         "nonblocking", "windowed", "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of
         each rank), or "alltoallv" and "alltoallw", which leave the order to MPI.
-    buffers : {"packed", "datatypes"}
+    buffers : {"packed", "datatypes"}, default "packed"
         What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
         datatypes, with no staging memory of ours (all exchanges but alltoallv).
-    via : {None, "dimensions", "lcm", "gcd"} or list of Descriptor
+    via : {None, "dimensions", "lcm", "gcd"} or list of Descriptor, default None
         None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
         multiple of both sizes, then shrink; each leg has its own schedule. "gcd": they shrink to the greatest common
         divisor, then grow. Descriptors: through these layouts. The local arrays of layouts in between
         are made in each call, beside what `memory_limit` counts.
-    memory_limit : int or str
+    memory_limit : int or str, default "64MiB"
         Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
         of 1024).
-    agree : {"always", "first"}
+    agree : {"always", "first"}, default "always"
         "always": in each call all ranks agree before any element moves, so an error on one is an error on all, and no array
         is touched. "first": they agree in the first call, and a later one starts as a persistent collective of MPI does
         (MPI_Alltoallv_init, MPI_Start): its arguments are bound, here dtype, alpha, beta and the order of elements in
@@ -329,14 +309,6 @@ def redistribute(
         after that, also where ranks have agreed on the failure. Not for the exchanges "ready", "bruck", "alltoallv" and
         "alltoallw", nor for buffers="datatypes".
 
-    Returns
-    -------
-    Redistribution or DistributedArray
-        For two layouts a plan: call it with the local array of A to get that of B. The same object again for the same
-        layouts and options, but a new one each time with `agree="first"`. On paper a `PaperPlan`, which says what is
-        missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it; with `like`
-        a new array of that kind. A rank that passes None gets what the others ask for. `plan` gives a plan for arrays too.
-
     Raises
     ------
     DescriptorError, ArrayError, ScheduleError
@@ -344,28 +316,31 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
-    if isinstance(desc_a, LAYOUTS) and isinstance(desc_b, LAYOUTS) and like is None and not misplaced:
-        return agreed_plan(desc_a, desc_b, options, RETURNS_PLAN).plan
-    if like is not None:
-        return _redistribute_like(desc_a, desc_b, misplaced, like, comm, dict(zip(OPTION_NAMES, options, strict=True)))
-    return _redistribute_arrays(desc_a, desc_b, misplaced, options)
+    with Guard() as guard:
+        read = read_options("redistribute", options)
+        if isinstance(desc_a, LAYOUTS) and isinstance(desc_b, LAYOUTS) and like is None and not misplaced:
+            return agreed_plan(guard, desc_a, desc_b, read, RETURNS_PLAN).plan
+        if like is not None:
+            return _redistribute_like(desc_a, desc_b, misplaced, like, read)
+        return _redistribute_arrays(desc_a, desc_b, misplaced, read)
 
 
-@holding_interrupts
-def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[object], options: tuple[Any, ...]) -> Any:
+def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[object], options: Options) -> Any:
     """The redistributed array, or a plan; what the other ranks ask for if this one does not know."""
-    dtype, comm = options[:2]
+    comm = options.comm
     if desc_b is ...:
         _raise_lacking_layout(desc_a, comm)
     desc_a = array_or_layout("desc_a", desc_a, comm, desc_b)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
     if isinstance(desc_a, Distributed):
-        returns, dtype = RETURNS_ARRAY, desc_a.dtype if dtype is None else dtype
+        returns = RETURNS_ARRAY
+        if options.dtype is None:
+            options = options._replace(dtype=desc_a.dtype)
     elif desc_a is None or desc_b is None:
         returns = None
-    agreed = agreed_plan(desc_a, desc_b, (dtype, *options[1:]), returns, error)
+    with Guard() as guard:  # the one before is of all votes of the call
+        agreed = agreed_plan(guard, desc_a, desc_b, options, returns, error)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -373,17 +348,16 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
 
 
-@holding_interrupts
-def _redistribute_like(
-    x: object, desc_b: object, misplaced: Sequence[object], like: object, comm: Any, options: dict[str, Any]
-) -> Any:
+def _redistribute_like(x: object, desc_b: object, misplaced: Sequence[object], like: object, options: Options) -> Any:
     """The elements of an array in a new object like another one."""
     if desc_b is not ... or misplaced:
         raise ArrayError("like= has the layout to reach: redistribute(x, like=y), without a second layout")
+    comm: Any = options.comm
     array = as_distributed(x, comm)
     if adapter_of(like) is not None:
-        return convert(array, like, comm, **{name: options[name] for name in OPTION_NAMES if name != "comm"})
-    return redistribute(array, layout_of_argument("like", like, comm, array.desc, required=True), **options)
+        return convert(array, like, comm, options)
+    layout = layout_of_argument("like", like, comm, array.desc, required=True)
+    return _redistribute_arrays(array, layout, (), options)
 
 
 def _raise_lacking_layout(desc_a: object, comm: Any) -> NoReturn:

@@ -14,8 +14,9 @@ import numpy as np
 from pyscalapack_redist import redistribute
 from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.engine.choose import choose
+from pyscalapack_redist.engine.options import Options
 from pyscalapack_redist.errors import ScheduleError, unknown
-from pyscalapack_redist.exchanges import Cutting, Extents, Options, check_combination, exchange_class
+from pyscalapack_redist.exchanges import Cutting, ExchangeOptions, Extents, check_combination, exchange_class
 from pyscalapack_redist.exchanges.exchange import MEMORY_LIMIT
 from pyscalapack_redist.schedules.layout_orders import is_one_port, load_between
 from pyscalapack_redist.tools.cases import Case
@@ -154,7 +155,7 @@ def simulated(
     links = Links(machine.latency, min(machine.goodput, FASTEST), machine.hosts, "as given")
     load = load_between(*(layout.descriptor(case.shape, None) for layout in (case.before, case.after)))
     chosen = {
-        exchange: choose("auto", exchange, "packed", None, links, math.prod(case.shape), load) for exchange in EXCHANGES
+        exchange: choose(Options(exchange=exchange), None, links, math.prod(case.shape), load) for exchange in EXCHANGES
     }
     own, asked = chosen["windowed"].cutting, sizes or Sizes()
     sizes = Sizes(asked.window or own.window, asked.piece or own.nbytes, asked.receives, own.spread)
@@ -235,7 +236,7 @@ def _work(exchange: str, messages: Messages, item: int, sizes: Sizes) -> tuple[P
     longest = int(messages.size.max(initial=1))
     most = max(int(np.bincount(side).max(initial=0)) for side in (messages.sender, messages.receiver))
     cutting = Cutting(sizes.piece, sizes.window, sizes.spread and not sizes.receives)
-    options = Options(MEMORY_LIMIT, extents=Extents(most, longest), item=item, cutting=cutting)
+    options = ExchangeOptions(MEMORY_LIMIT, extents=Extents(most, longest), item=item, cutting=cutting)
     step = np.full(len(messages.size), max(1, cls.largest_piece(options) // item))
     if exchange == "synchronized":  # its processes count messages, which therefore go whole here
         step[:] = longest

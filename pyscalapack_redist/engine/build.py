@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..comm.group import Group
 from ..comm.vote import digest
-from ..exchanges import Options
+from ..exchanges import ExchangeOptions
 from ..layout.letters import combine
 from ..layout.tiles import Layout
 from ..layout.waypoints import waypoints
@@ -21,6 +21,7 @@ from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice
 from .messages import Arrays, RankMessages, messages_of
 from .operation import MatrixPart, edge_of, op_layout
+from .options import Options
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
@@ -60,18 +61,19 @@ def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] 
 def pending_moves(spec: Spec) -> list[PendingMove]:
     """List the moves of a plan: of the trapezoid and of its mirror image, if any, each by way of its layouts in between."""
     a, b = spec.layouts
-    if spec.via is None and spec.fill is None:
-        return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
-    operations: list[tuple[str, MatrixPart | None]] = [(spec.op, spec.part)]
-    if spec.fill is not None and spec.part is not None:
-        second = second_move(spec.fill, spec.op, spec.part)
+    op, part, fill, via = spec.options.op, spec.options.part, spec.options.fill, spec.options.via
+    if via is None and fill is None:
+        return [PendingMove(0, 0, 1, a, b, op, part, True)]
+    operations: list[tuple[str, MatrixPart | None]] = [(op, part)]
+    if fill is not None and part is not None:
+        second = second_move(fill, op, part)
         operations += [second] if second is not None else []
     routes = []
     for op, part in operations:
         before = op_layout(a, op)
         stops: list[Layout] = [a, b]
-        if spec.via is not None:
-            stops[1:1] = waypoints(before, b, spec.via)
+        if via is not None:
+            stops[1:1] = waypoints(before, b, via)
         routes.append((op, part, stops))
     longest = max(len(stops) for _, _, stops in routes) - 1
     legs: list[PendingMove] = []
@@ -124,12 +126,13 @@ def build(
         The schedule does not apply to these layouts, or there is no route for `via`.
     """
     rank = None if group is None else spec.comm.Get_rank()
-    options = Options(spec.memory_limit, spec.buffers, cutting=choice.cutting)
+    asked = spec.options
+    options = ExchangeOptions(asked.memory_limit, asked.buffers, cutting=choice.cutting)
 
     def make_move(pending: PendingMove, order: Order) -> Move:
         messages, arrays = NOTHING
         if group is not None and rank is not None:
-            by_slot, edge = spec.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
+            by_slot, edge = asked.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
             messages, arrays = messages_of(pending.op_layout, pending.b, rank, group.number, order, edge, by_slot)
         _, source, target, a, b, op, part, last = pending
         return Move(0, source, target, a, b, op, last, part, order, messages, arrays)
@@ -150,24 +153,24 @@ def build(
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
     reason, paper_exchange = choice.why, None
     if spec.on_paper:
-        reason = _choices_left(spec, choice.schedule)
-        paper_exchange = spec.exchange if spec.exchange != "auto" else "any exchange"
-    pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
+        reason = _choices_left(asked, choice.schedule)
+        paper_exchange = asked.exchange if asked.exchange != "auto" else "any exchange"
+    pair = Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill)
     plan = Plan(
         group, [pair], stages, layouts_between, reason, digest(identity.encode()), paper_exchange=paper_exchange
     )
-    if spec.via is not None:
-        whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
+    if asked.via is not None:
+        whole = PendingMove(0, 0, 1, a, b, asked.op, asked.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
         plan.direct_stage = Stage([make_move(whole, order)], choice.exchange, options, group)
     return plan
 
 
-def _choices_left(spec: Spec, schedule: str) -> str:
+def _choices_left(asked: Options, schedule: str) -> str:
     """Why a plan on paper has this order and exchange, and what ranks choose when they make the plan."""
     later = "chosen where ranks run"
-    order = f"; order: {later}, counted here for {schedule}" if spec.schedule == "auto" else ""
-    return f"on paper{order}; exchange: {later if spec.exchange == 'auto' else 'as asked'}"
+    order = f"; order: {later}, counted here for {schedule}" if asked.schedule == "auto" else ""
+    return f"on paper{order}; exchange: {later if asked.exchange == 'auto' else 'as asked'}"
 
 
 def build_batch(plans: Sequence[Plan], choice: Choice, memory_limit: int, identity: int, group: Group | None) -> Plan:
@@ -181,6 +184,6 @@ def build_batch(plans: Sequence[Plan], choice: Choice, memory_limit: int, identi
                 sends, receives = ([m._replace(peer=numbers[m.peer]) for m in side] for side in (sends, receives))
             messages = RankMessages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
-    options = Options(memory_limit, cutting=choice.cutting)
+    options = ExchangeOptions(memory_limit, cutting=choice.cutting)
     stage = Stage(moves, choice.exchange, options, group, by_distance=True)
     return Plan(group, [plan.pairs[0] for plan in plans], [stage], {}, choice.why, identity, plans)

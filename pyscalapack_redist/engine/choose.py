@@ -12,10 +12,11 @@ import numpy as np
 from ..comm.links import Links
 from ..comm.node import Node, usable_cores
 from ..comm.vote import radix_for, work_of
-from ..exchanges import Cutting, Exchange, Options, exchange_class
+from ..exchanges import Cutting, Exchange, ExchangeOptions, exchange_class
 from ..exchanges.collective import Bruck
 from ..exchanges.pipeline import Windowed
 from ..schedules.layout_orders import Load
+from .options import Options
 
 ELEMENT = 8  # bytes assumed for an element before the arrays are known
 # Measured on limited links (docs/between-hosts.md): while the link is the bottleneck, short pieces of all messages in turn are
@@ -41,9 +42,7 @@ class Choice(NamedTuple):
 
 
 def choose(
-    schedule: str,
-    exchange: str,
-    buffers: str,
+    asked: Options,
     node: Node | None,
     links: Links | None = None,
     elements: int = 0,
@@ -56,8 +55,8 @@ def choose(
 
     Parameters
     ----------
-    schedule, exchange, buffers : str
-        The user's arguments.
+    asked : Options
+        The user's options.
     node : Node or None
         The ranks of this node; None on a rank that takes no part.
     links : Links or None
@@ -68,6 +67,7 @@ def choose(
         Number of messages, and of processes that have any.
     """
     cutting = Cutting() if links is None else _cutting(links, elements, load)
+    schedule, exchange, buffers = asked.schedule, asked.exchange, asked.buffers
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
             exchange, why = "shared", f"shared: {node.description}"
@@ -103,7 +103,7 @@ def _cutting(links: Links, elements: int, load: Load) -> Cutting:
     return Cutting(piece, window, spread)
 
 
-def log_steps_pay(options: Options, links: Links) -> str | None:
+def log_steps_pay(options: ExchangeOptions, links: Links) -> str | None:
     """Return the reason for sending messages in log2 P steps instead of in a window; None if that is not faster.
 
     Equal on all ranks: the extents are the largest of all ranks.

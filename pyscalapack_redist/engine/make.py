@@ -16,10 +16,10 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .. import diagnostics, tracing
 from .._lazy import load_above
@@ -42,14 +42,14 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid, is_nine_integers, same_ranks
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
-from ..layout.waypoints import Via
 from ..schedules.layout_orders import Load, SearchedSteps, is_by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
 from .operation import op_layout
+from .options import Options, PlanKeywords, checked_memory, read_options, taking_options
 from .plan import Plan
 from .redistribution import Redistribution
-from .spec import RETURNS_ARRAY, RETURNS_PLAN, Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
+from .spec import RETURNS_ARRAY, RETURNS_PLAN, Asked, Spec, communicator_of, group_of_all, resolve
 from .stages import Stage
 
 
@@ -62,26 +62,14 @@ class Agreed(NamedTuple):
 
 
 R = TypeVar("R")
-COMM = 1  # index into the options
 LOGGER = logging.getLogger(__name__)
 
 
+@taking_options
 def plan(
     desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
     desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
-    *,
-    dtype: DTypeLike | None = None,
-    comm: MPI.Intracomm | MPI.Intercomm | None = None,
-    op: str = "N",
-    uplo: str | None = None,
-    diag: str = "N",
-    fill: str | None = None,
-    schedule: str = "auto",
-    exchange: str = "auto",
-    buffers: str = "packed",
-    via: Via = None,
-    memory_limit: int | str = MEMORY_LIMIT,
-    agree: str = "always",
+    **options: Unpack[PlanKeywords],
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
 
@@ -89,8 +77,8 @@ def plan(
     ----------
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
         Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
-    dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, agree : optional
-        As for `redistribute`.
+    **options : optional
+        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit and agree, as for `redistribute`.
 
     Returns
     -------
@@ -104,37 +92,43 @@ def plan(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
-    return agreed_plan(desc_a, desc_b, options, RETURNS_PLAN).plan
+    with Guard() as guard:
+        return agreed_plan(guard, desc_a, desc_b, read_options("plan", options), RETURNS_PLAN).plan
 
 
 def agreed_plan(
-    desc_a: object, desc_b: object, options: tuple[Any, ...], returns: int | None, error: BaseException | None = None
+    guard: Guard,
+    desc_a: object,
+    desc_b: object,
+    options: Options,
+    returns: int | None,
+    error: BaseException | None = None,
 ) -> Agreed:
     """The plan for two layouts, on which all ranks agree. Collective over the processes of the layouts, or over `comm`.
 
     Parameters
     ----------
+    guard : Guard
+        The guard of all that this rank does before the vote, options included; a context of this plan alone.
     desc_a, desc_b : object
         Layouts, or arrays that have them.
-    options : tuple
-        Keyword arguments of `plan`, in the order in which `Spec` has them.
+    options : Options
+        The options of the plan.
     returns : {RETURNS_PLAN, RETURNS_ARRAY, None}
         What the user's call returns; None on a rank whose call returns what the other ranks ask for.
     error : BaseException, optional
         An error in this rank's arguments that the caller has found, or None.
     """
-    with Guard() as guard:
-        desc_a = layout_of_argument("desc_a", desc_a, options[COMM], desc_b)
-        desc_b = layout_of_argument("desc_b", desc_b, options[COMM], desc_a)
-        spec = resolve(desc_a, desc_b, *options, returns, error)
-        if spec.on_paper or spec.idle:
-            inside = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
-            local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
-            return Agreed(local_plan, returns == RETURNS_ARRAY, spec.dtype)
-        with tracing.phase("plan", desc_a, desc_b):
-            group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
-            return _agreed_plan(spec, group, guard)
+    desc_a = layout_of_argument("desc_a", desc_a, options.comm, desc_b)
+    desc_b = layout_of_argument("desc_b", desc_b, options.comm, desc_a)
+    spec = resolve(desc_a, desc_b, options, returns, error)
+    if spec.on_paper or spec.idle:
+        inside = build(spec, choose(spec.options, None))
+        local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
+        return Agreed(local_plan, returns == RETURNS_ARRAY, spec.options.dtype)
+    with tracing.phase("plan", desc_a, desc_b):
+        group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
+        return _agreed_plan(spec, group, guard)
 
 
 def _paper_plan(plan: Plan) -> Redistribution:
@@ -159,7 +153,7 @@ def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
     pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
-        return bool(outcome.packed == RETURNS_ARRAY and outcome.pending == LACKS_DATA)
+        return bool(outcome.returns == RETURNS_ARRAY and outcome.pending == LACKS_DATA)
 
     def has_more(outcome: Outcome) -> bool:
         """Whether ranks have more to send after the vote. A plan that all have is kept, also after an interrupt."""
@@ -169,13 +163,12 @@ def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
         group.plans.keep(key, group.plans.get(key, ahead))
         return lacks_dtype(outcome)
 
-    # `packed` is a field that no other use of this vote needs: ranks that know what the call returns know the same
-    vote = Vote(failed=group.failure_code(error), pending=pending, packed=spec.returns, **asked._asdict())
+    vote = Vote(failed=group.failure_code(error), pending=pending, returns=spec.returns, **asked._asdict())
     outcome = group.agree(vote, error, spec.statements, has_more, guard.deliver_interrupts)
     key = Asked.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
     agreed = cached or _plan_together(spec, group, outcome.pending == LACKS_DATA)
-    dtype = spec.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
+    dtype = spec.options.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
     if lacks_dtype(outcome):
         dtype = group.combine(dtype, first_known)
     inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
@@ -183,9 +176,9 @@ def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
         agreed = Redistribution(inside)
     if agreed is not cached:
         group.plans.keep(key, agreed)
-    if spec.agree != "always":
+    if spec.options.agree != "always":
         agreed = Redistribution(agreed.inside.with_terms())
-    return Agreed(agreed, outcome.packed == RETURNS_ARRAY, dtype)
+    return Agreed(agreed, outcome.returns == RETURNS_ARRAY, dtype)
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
@@ -197,7 +190,7 @@ def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
     if spec.error is not None or not spec.knows_both or node is None or not node.whole:
         return None
     start = time.perf_counter()
-    chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
+    chosen = choose(spec.options, node)
     if chosen.exchange is not Shared or not is_by_formula(chosen.schedule):
         return None
     plan = build(spec, chosen, group)
@@ -213,16 +206,17 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
         spec = spec.completed(*group.call_on_all(spec.known, first_known_of_each, is_open=False))
     a, b = spec.layouts
     node = group.make_node()
-    load = Load() if group.links is None else load_between(op_layout(a, spec.op), b)
+    load = Load() if group.links is None else load_between(op_layout(a, spec.options.op), b)
     elements = math.prod(b.shape) * b.copies
-    chosen = choose(spec.schedule, spec.exchange, spec.buffers, node, group.links, elements, load)
+    chosen = choose(spec.options, node, group.links, elements, load)
     moments.append(time.perf_counter())
     steps = None
     if not is_by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
         steps = _search_on_one(group, lambda: search(spec, chosen.schedule))
     moments.append(time.perf_counter())
     plan = make_on_all(group, lambda: build(spec, chosen, group, steps))
-    if spec.exchange == spec.schedule == "auto" and spec.agree == "always":
+    asked = spec.options
+    if asked.exchange == asked.schedule == "auto" and asked.agree == "always":
         _take_log_steps(plan, group.links)
     if plan.stages[0].exchange.collective:
         group.make_collectives()
@@ -451,7 +445,7 @@ def _agreed_batch(
     if group.links is not None:
         loads = [load_between(op_layout(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
         load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
-    chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
+    chosen = choose(Options(schedule="natural", exchange=exchange), node, group.links, elements, load)
     parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
     inside = make_on_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
     moments.append(time.perf_counter())
@@ -572,8 +566,8 @@ def slabs_of(tiles: Tiles) -> Descriptor:
 def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
     """An array in another layout on its communicator. Collective over it; all ranks learn the dtype."""
     comm = communicator_of(array.desc)
-    options = array.dtype, comm, "auto", "auto", "packed", None, MEMORY_LIMIT, "N", None, "N", None, "always"
-    agreed = agreed_plan(array.desc, layout, options, RETURNS_ARRAY)
+    with Guard() as guard:
+        agreed = agreed_plan(guard, array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY)
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
 
 

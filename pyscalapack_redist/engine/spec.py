@@ -4,192 +4,28 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import operator
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from ..comm.groups import MergedIntercomm, MPIGroup, check_alive, check_running, group_of, merge_intercomm
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
-from ..comm.vote import Outcome, Statement, digest
-from ..errors import ArrayError, DescriptorError, ScheduleError, shown, unknown
-from ..exchanges import BUFFERS, EXCHANGES, check_combination
-from ..exchanges.exchange import MEMORY_LIMIT
-from ..layout.axis import whole_number
+from ..comm.vote import Outcome, Statement
+from ..errors import DescriptorError, ScheduleError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.dtypes import dtype_digest
-from ..layout.letters import OPERATIONS, letter_of, transposes
+from ..layout.letters import transposes
 from ..layout.tiles import LAYOUTS, Layout, read_layout
-from ..layout.waypoints import Via, read_via, readable_via
-from ..schedules.catalogue import NAMES
-from ..schedules.layout_orders import is_one_port
-from .local_arrays import check_dtype
-from .operation import MatrixPart, check_square, parse_fill, parse_part
+from ..layout.waypoints import read_via, readable_via
+from .operation import check_square
+from .options import USUAL, Options
 
-WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
-AGREE = ("always", "first")
 RETURNS_PLAN, RETURNS_ARRAY = 1, 2  # what a call returns
-VOTED_ON = ("ready", "bruck", "alltoallv", "alltoallw")  # exchanges whose messages cannot do without a vote
-SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-
-
-def checked_memory(limit: object) -> int:
-    """Bytes, at least 1, from a number of them or a text.
-
-    Raises
-    ------
-    DescriptorError
-        It is neither.
-    """
-    if isinstance(limit, str):
-        try:
-            limit = read_size(limit)
-        except ValueError:
-            raise DescriptorError(
-                f"memory_limit = {limit!r} must be a number of bytes of extra memory per rank, or a text such as '64MiB'"
-            ) from None
-    return whole_number("memory_limit", limit, 1, ": bytes of extra memory per rank, or a text such as '64MiB'")
-
-
-def read_size(text: str) -> int:
-    """Bytes, as 64kib, 1.5GB or 1000.
-
-    Raises
-    ------
-    ValueError
-        Quotes it and says what it must be.
-    """
-    value = number_with_unit(text, SIZES)
-    if value is None or not (value < math.inf and value == int(value)):
-        raise ValueError(f"{text!r} must be a whole number of bytes: 64kib, 1mb, 65536")
-    return int(value)
-
-
-def number_with_unit(text: str, units: dict[str, float] | dict[str, int]) -> float | None:
-    """The value in the base unit; None if the text cannot be read."""
-    match = WITH_UNIT.fullmatch(text.strip())
-    scale = units.get(match["unit"].lower()) if match else None
-    return None if match is None or scale is None else float(match["value"]) * scale
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
-
-
-class PlanOptions(NamedTuple):
-    """The options of `redistribute` in one spelling, equal on all ranks for equal ones; `via` has layouts, and is no part."""
-
-    schedule: str
-    exchange: str
-    buffers: str
-    memory_limit: int = 0
-    op: str = "N"
-    part: MatrixPart | None = None
-    fill: str | None = None
-    agree: str = "always"
-
-    def check(self, a: Layout, op: object, uplo: object) -> None:
-        """Raise an error for options that an array of layout `a` cannot have. `op` and `uplo` are as the user wrote them.
-
-        Raises
-        ------
-        DescriptorError
-            An option is for matrices, or for square matrices.
-        """
-        if a.ndim != 2 and transposes(self.op):
-            raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {a.shape}")
-        if a.ndim != 2 and self.part is not None:
-            raise DescriptorError(f"uplo = {uplo!r} is for matrices, but desc_a has shape {a.shape}")
-        if self.fill is not None:
-            check_square(self.fill, a.shape)
-
-
-def _remembering(check: Callable[P, R]) -> Callable[P, R]:
-    """Cache the results of a check for hashable arguments; errors are raised each time."""
-    cached: Callable[P, R] = functools.lru_cache(maxsize=64, typed=True)(check)  # type: ignore[assignment]
-
-    @functools.wraps(check)
-    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        try:
-            return cached(*arguments, **keywords)
-        except TypeError:
-            return check(*arguments, **keywords)
-
-    return call
-
-
-@_remembering
-def checked_options(
-    schedule: str,
-    exchange: str,
-    buffers: str,
-    memory_limit: object,
-    op: object,
-    uplo: object,
-    diag: object,
-    fill: object,
-    agree: object,
-) -> PlanOptions:
-    """Check the arguments, and return them as options.
-
-    Raises
-    ------
-    DescriptorError, ScheduleError
-        The message names the argument, its value and what is expected.
-    """
-    limit = checked_memory(memory_limit)
-    known = (
-        ("schedule", schedule, (*NAMES, "auto")),
-        ("exchange", exchange, (*EXCHANGES, "auto")),
-        ("buffers", buffers, BUFFERS),
-    )
-    for what, name, names in known:
-        if not isinstance(name, str):
-            raise unknown(what, name, names)
-    check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, buffers)
-    letter, part = letter_of("op", op, OPERATIONS), parse_part(uplo, diag)
-    if part is not None and buffers == "datatypes":
-        raise ScheduleError(
-            f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
-            "use buffers='packed'"
-        )
-    return PlanOptions(
-        schedule,
-        exchange,
-        buffers,
-        limit,
-        letter,
-        part,
-        parse_fill(fill, part),
-        checked_agree(agree, exchange, buffers),
-    )
-
-
-def checked_agree(agree: object, exchange: str, buffers: str) -> str:
-    """Check `agree`, one of AGREE, for an exchange.
-
-    Raises
-    ------
-    ScheduleError
-        The exchange needs a vote in each call.
-    """
-    if not isinstance(agree, str) or agree not in AGREE:
-        raise unknown("agree", agree, AGREE)
-    if agree == "first" and (buffers == "datatypes" or exchange in VOTED_ON):
-        what = "buffers = 'datatypes'" if buffers == "datatypes" else f"exchange = {exchange!r}"
-        others = ", ".join(repr(name) for name in ("auto", *EXCHANGES) if name not in VOTED_ON)
-        raise ScheduleError(
-            f"agree = 'first' with {what}: its messages have no place in which to say that their sender has failed; use "
-            f"buffers='packed' and one of the exchanges {others}, or agree='always'"
-        )
-    return agree
 
 
 class Asked(NamedTuple):
@@ -214,31 +50,17 @@ class Spec:
         self,
         desc_a: object,
         desc_b: object,
-        dtype: DTypeLike | None,
-        comm: MPI.Intracomm | MPI.Intercomm | None,
-        schedule: str,
-        exchange: str,
-        buffers: str,
-        via: Via,
-        memory_limit: int | str,
-        op: str = "N",
-        uplo: str | None = None,
-        diag: str = "N",
-        fill: str | None = None,
-        agree: str = "always",
+        options: Options = USUAL,
         returns: int | None = RETURNS_PLAN,
         error: BaseException | None = None,
     ) -> None:
-        self.error: BaseException | None = error
+        self.error: BaseException | None = error or options.error
         self.returns = returns
+        comm, via = options.comm, options.via
         self.on_paper = on_paper(desc_a, desc_b, comm)
         if not self.on_paper:
             check_running()
         self.merged = _merged(comm)
-        if comm is not None and not hasattr(comm, "Get_size"):
-            # the vote reports it, if the layouts have a communicator
-            self.error = error or DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
-            comm = None
         if self.on_paper:
             self._comm = None
         else:
@@ -246,7 +68,6 @@ class Spec:
                 self.merged.comm if self.merged is not None else _communicator(desc_a, desc_b, comm, self.error)
             )
             check_alive(self._comm)
-        self.dtype = None if dtype is None else self._check(functools.partial(checked_dtype, dtype))
         if self.merged is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
@@ -260,35 +81,28 @@ class Spec:
         )
         self.descriptors: tuple[Layout | None, Layout | None] = a, b
         self.knows_both = a is not None and b is not None
-
-        def checked() -> PlanOptions:
-            options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill, agree)
-            _check_layouts(options, a, b, op, uplo, via)
-            return options
-
-        options = self._check(checked) or PlanOptions(schedule, exchange, buffers)
-        self.via: str | tuple[Descriptor, ...] | None = None
-        self._between: tuple[Descriptor, ...] = ()
+        self._check(lambda: _check_layouts(options, a, b))
+        between: tuple[Descriptor, ...] = ()
         if via is not None:
-            way = self._check(lambda: via if isinstance(via, str) or not isinstance(via, Iterable) else [*via])
-            self._between = readable_via(way, self._comm)
-            self.via = None if way is None else self._check(lambda: read_via(way, self._comm, self.merged is not None))
-        self._options = options
-        self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill, self.agree = (
-            options
-        )
-        self.call = self._check(lambda: _options_digest(options, self._via_on_all_ranks)) or 0
+            between = readable_via(via, self._comm)
+            options = options._replace(via=self._check(lambda: read_via(via, self._comm, self.merged is not None)))
+        self.options = options
+        self.call = self._check(options.digest) or 0
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
             return
-        known = [desc.ranks for desc in (a, b, *self._between) if desc is not None]
+        known = [desc.ranks for desc in (a, b, *between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
             alike = known.count(known[0]) == len(known)
             self.ranks = known[0] if alike else tuple(sorted(set().union(*known)))
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
+
+    def is_of(self, options: Options) -> bool:
+        """Whether it was made of these very options."""
+        return options is self.options or all(map(operator.is_, options, self.options))
 
     def _check(self, check: Callable[[], T]) -> T | None:
         """The result of a check; None if it fails. The first error is stored."""
@@ -301,13 +115,13 @@ class Spec:
         """This rank's layouts and dtype, None for unknown ones, as they are sent to other ranks."""
         return (
             *(None if layout is None else (type(layout), layout._pack()) for layout in self.descriptors),
-            self.dtype,
+            self.options.dtype,
         )
 
     @property
     def lacks_data(self) -> bool:
         """Whether this rank needs a layout, or the dtype of the requested array, from other ranks."""
-        return not self.knows_both or (self.returns == RETURNS_ARRAY and self.dtype is None)
+        return not self.knows_both or (self.returns == RETURNS_ARRAY and self.options.dtype is None)
 
     def completed(self, a: Any, b: Any, dtype: np.dtype[Any] | None) -> Spec:
         """A copy with the layouts and the dtype that other ranks know. Equal on all ranks.
@@ -327,8 +141,8 @@ class Spec:
         spec.descriptors = a, b
         spec.knows_both = True
         if self.merged is not None:
-            spec.dtype = dtype
-        _check_layouts(self._options, a, b, self.op, None if self.part is None else self.part.uplo, self.via)
+            spec.options = self.options._replace(dtype=dtype)
+        _check_layouts(self.options, a, b)
         return spec
 
     @property
@@ -344,18 +158,12 @@ class Spec:
         source, target = None if a is None else a.layout_digest, None if b is None else b.layout_digest
         if self.merged is None:
             return Asked(self.call, source, target)
-        dtype = None if self.dtype is None else dtype_digest(self.dtype)
+        dtype = None if self.options.dtype is None else dtype_digest(self.options.dtype)
         return Asked(self.call, source, target, self._sender(self.merged), dtype)
 
     def _sender(self, merged: MergedIntercomm) -> int:
         """The side that sends."""
         return merged.side if self._sends else 1 - merged.side
-
-    @property
-    def _via_on_all_ranks(self) -> str | tuple[int, ...] | None:
-        """`via` as numbers that are equal on all ranks for equal layouts."""
-        via = self.via
-        return via if via is None or isinstance(via, str) else tuple([stop.layout_digest for stop in via])
 
     @property
     def layouts(self) -> tuple[Layout, Layout]:
@@ -373,57 +181,47 @@ class Spec:
 
     def statements(self) -> list[Statement]:
         """This rank's request in words, for the error of ranks that differ."""
-        options = dict(self._options._asdict(), via=self.via)
-        usual = dict(
-            checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None, "always")._asdict(), via=None
-        )
-        unusual = [f"{name}={value!r}" for name, value in options.items() if repr(value) != repr(usual[name])]
         returned = (
             "a plan: desc_a and desc_b are layouts" if self.returns == RETURNS_PLAN else "an array: desc_a is one"
         )
         statements = [Statement("what the call returns", self.returns, returned)]
         if self.merged is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
-            dtype = None if self.dtype is None else dtype_digest(self.dtype)
+            dtype = None if self.options.dtype is None else dtype_digest(self.options.dtype)
             statements += [
                 Statement("the direction", self._sender(self.merged), role),
-                Statement("dtype", dtype, f"{self.dtype}"),
+                Statement("dtype", dtype, f"{self.options.dtype}"),
             ]
         for name, desc in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
             statements.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
-        words = ", ".join(unusual) or "those that redistribute has by default"
-        return [*statements, Statement("the options", (self._options, self._via_on_all_ranks), words)]
+        return [*statements, Statement("the options", self.options.on_all_ranks(), self.options.describe())]
 
 
 CACHED_SPECS = 8
-_cache: OrderedDict[tuple[int, int], tuple[tuple[object, ...], Spec]] = OrderedDict()
+_cache: OrderedDict[tuple[int, int], Spec] = OrderedDict()
 
 
-def resolve(desc_a: object, desc_b: object, *options: Any) -> Spec:
-    """The spec for these arguments; a recent one if all arguments are the same objects.
-
-    Parameters as for `Spec`, all of them and by position.
-    """
+def resolve(
+    desc_a: object,
+    desc_b: object,
+    options: Options = USUAL,
+    returns: int | None = RETURNS_PLAN,
+    error: BaseException | None = None,
+) -> Spec:
+    """The spec for these arguments; a recent one if all arguments are the same objects. Parameters as for `Spec`."""
     if type(desc_a) is not Descriptor or type(desc_b) is not Descriptor:
-        return Spec(desc_a, desc_b, *options)
+        return Spec(desc_a, desc_b, options, returns, error)
     key = id(desc_a), id(desc_b)  # unique while the cache holds the spec
     cached = _cache.get(key)
-    if cached is not None and all(map(operator.is_, options, cached[0])):
+    if cached is not None and cached.returns == returns and error is None and cached.is_of(options):
         check_running()
-        return cached[1]
-    spec = Spec(desc_a, desc_b, *options)
-    fixed = isinstance(options[0], type | str | np.dtype | None) and spec.via is None  # immutable
-    if spec.error is None and not spec.on_paper and spec.merged is None and fixed:
-        _cache[key] = options, spec
+        return cached
+    spec = Spec(desc_a, desc_b, options, returns, error)
+    if spec.error is None and not spec.on_paper and spec.merged is None and options.via is None:
+        _cache[key] = spec
         while len(_cache) > CACHED_SPECS:
             _cache.popitem(last=False)
     return spec
-
-
-@functools.lru_cache(maxsize=64)
-def _options_digest(options: PlanOptions, via: object) -> int:
-    """A number equal on all ranks for equal options."""
-    return digest((options, via))
 
 
 def check_shapes(a: Layout, b: Layout, op: str) -> None:
@@ -483,18 +281,6 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
     )
 
 
-def checked_dtype(dtype: object) -> np.dtype[Any]:
-    """The dtype, if its elements can be moved."""
-    try:
-        checked = np.dtype(dtype)  # type: ignore[call-overload]
-    except MemoryError:
-        raise
-    except Exception as caught:
-        raise ArrayError(f"dtype = {shown(dtype)} is not a NumPy dtype: {caught}") from caught
-    check_dtype(checked)
-    return checked  # type: ignore[no-any-return]
-
-
 def _merged(comm: object) -> MergedIntercomm | None:
     """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
     return merge_intercomm(comm) if comm is not None and hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
@@ -518,26 +304,30 @@ def _communicator(
     )
 
 
-def _check_layouts(
-    options: PlanOptions, a: Layout | None, b: Layout | None, op: object, uplo: object, via: object
-) -> None:
-    """Raise an error for options that do not fit the known layouts. `op`, `uplo` and `via` are as the user wrote them."""
+def _check_layouts(options: Options, a: Layout | None, b: Layout | None) -> None:
+    """Raise an error for options that do not fit the known layouts, or for layouts that do not fit each other."""
+    op, part, fill = options.op, options.part, options.fill
     if a is not None:
-        options.check(a, op, uplo)
-    _check_tiles(options.fill, options.buffers, via, (a, b))
+        if a.ndim != 2 and transposes(op):
+            raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {a.shape}")
+        if a.ndim != 2 and part is not None:
+            raise DescriptorError(f"uplo = {part.uplo!r} is for matrices, but desc_a has shape {a.shape}")
+        if fill is not None:
+            check_square(fill, a.shape)
+    _check_tiles(options, (a, b))
     if a is not None and b is not None:
-        check_shapes(a, b, options.op)
+        check_shapes(a, b, op)
 
 
-def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layout | None]) -> None:
+def _check_tiles(options: Options, layouts: Sequence[Layout | None]) -> None:
     """Raise an error for options that tiles do not have."""
     if not any(layout is not None and not layout.is_product for layout in layouts):
         return
-    if fill is not None:
-        raise DescriptorError(f"fill = {fill!r} is not for tiles: leave it out, and fill B in its own layout")
-    if buffers == "datatypes":
+    if options.fill is not None:
+        raise DescriptorError(f"fill = {options.fill!r} is not for tiles: leave it out, and fill B in its own layout")
+    if options.buffers == "datatypes":
         raise ScheduleError(
             "buffers = 'datatypes' with tiles: no derived datatype is made of several local arrays; use buffers='packed'"
         )
-    if via is not None:
-        raise ScheduleError(f"via = {via!r} is not for tiles: make the legs one by one")
+    if options.via is not None:
+        raise ScheduleError(f"via = {options.via!r} is not for tiles: make the legs one by one")

@@ -15,7 +15,7 @@ from .._kernels.boxes import Blend, Box
 from .._kernels.bundle import Bundle
 from .._kernels.transport import Traffic
 from ..comm.group import Group
-from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
+from ..exchanges import Boxes, ByteMessage, Exchange, ExchangeOptions, Extents, Form, Message
 from ..exchanges.exchange import in_order
 from ..exchanges.shared import Shared
 from ..layout.letters import transposes
@@ -142,7 +142,7 @@ class Stage:
         The moves.
     exchange : type of Exchange
         The way of moving bytes.
-    options : Options
+    options : ExchangeOptions
         Options that all ranks have in common.
     group : Group or None
         The ranks; None on a rank that takes no part in the plan.
@@ -154,7 +154,7 @@ class Stage:
         self,
         moves: Sequence[Move],
         exchange: type[Exchange],
-        options: Options,
+        options: ExchangeOptions,
         group: Group | None,
         by_distance: bool = False,
     ) -> None:

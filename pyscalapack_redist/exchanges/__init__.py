@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import ScheduleError, unknown
 from .collective import Alltoallv, Alltoallw, Bruck, Ready
-from .exchange import Cutting, Exchange, Extents, Options, Progress
+from .exchange import Cutting, Exchange, ExchangeOptions, Extents, Progress
 from .message import BUFFERS, Boxes, ByteMessage, Form, Message, Run
 from .pipeline import Nonblocking, SendReceive, Synchronized, Windowed
 from .shared import Shared
@@ -16,10 +16,10 @@ __all__ = [
     "ByteMessage",
     "Cutting",
     "Exchange",
+    "ExchangeOptions",
     "Extents",
     "Form",
     "Message",
-    "Options",
     "Progress",
     "Run",
     "check_combination",

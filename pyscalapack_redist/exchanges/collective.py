@@ -15,7 +15,7 @@ from ..comm.links import Links
 from ..comm.mpi import MPI
 from ..comm.series import HEADER
 from ..comm.vote import LONGEST, LogSteps, Rows, work_of
-from .exchange import Exchange, Options, Progress, Round, RoundExchange
+from .exchange import Exchange, ExchangeOptions, Progress, Round, RoundExchange
 from .message import Datatypes, Piece, Run, Slot, Specification, cut_slots, memory_at
 
 NOTHING = np.zeros(2, np.uint8)  # two addresses: Open MPI treats equal send and receive buffers as MPI_IN_PLACE
@@ -242,7 +242,7 @@ class Bruck(RoundExchange):
     supported_buffers: ClassVar[tuple[str, ...]] = ("packed",)
 
     @staticmethod
-    def is_faster(options: Options, links: Links) -> bool:
+    def is_faster(options: ExchangeOptions, links: Links) -> bool:
         """Whether it is faster than messages to each peer, beside the vote; the same on all ranks."""
         extents, work = options.extents, work_of(options.ranks, options.radix)
         message = extents.elements * options.item
@@ -255,7 +255,7 @@ class Bruck(RoundExchange):
         return work.blocks * block / links.rate < extents.messages * (start + message / links.rate)
 
     @classmethod
-    def largest_piece(cls, options: Options) -> int:
+    def largest_piece(cls, options: ExchangeOptions) -> int:
         """Most bytes of a piece, so that memory holds a block of each rank and all messages."""
         return max(0, options.memory_limit // _count_blocks(options) - 2 * HEADER)
 
@@ -297,7 +297,7 @@ class Bruck(RoundExchange):
         return BruckRounds(self, run)
 
 
-def _count_blocks(options: Options) -> int:
+def _count_blocks(options: ExchangeOptions) -> int:
     """The number of blocks in a rank's memory: one for each rank, and those of all messages."""
     work = work_of(options.ranks, options.radix)
     return options.ranks + work.blocks + work.messages * work.longest

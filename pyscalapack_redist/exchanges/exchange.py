@@ -168,7 +168,7 @@ class Cutting(NamedTuple):
     spread: bool = False
 
 
-class Options(NamedTuple):
+class ExchangeOptions(NamedTuple):
     """Options of an exchange, equal on all ranks.
 
     Attributes
@@ -203,10 +203,10 @@ class Options(NamedTuple):
     radix: int = 2
     with_vote: bool = False
 
-    def of(self, item: int, order: int) -> Options:
+    def of(self, item: int, order: int) -> ExchangeOptions:
         """These options for elements of another size and order."""
         limit, buffers, extents, _, _, cutting, ranks, radix, with_vote = self
-        return Options(limit, buffers, extents, item, order, cutting, ranks, radix, with_vote)
+        return ExchangeOptions(limit, buffers, extents, item, order, cutting, ranks, radix, with_vote)
 
 
 class Exchange(ABC):
@@ -218,7 +218,7 @@ class Exchange(ABC):
         The messages of this rank.
     copies : Bundle
         The local copy from A to B.
-    options : Options
+    options : ExchangeOptions
         Options, equal on all ranks.
     node : Node, optional
         The ranks of this node.
@@ -249,7 +249,7 @@ class Exchange(ABC):
         sends: Sequence[ByteMessage],
         receives: Sequence[ByteMessage],
         copies: Bundle,
-        options: Options,
+        options: ExchangeOptions,
         node: Node | None = None,
     ) -> None:
         self.sends, self.receives = tuple(in_order(sends)), tuple(in_order(receives))
@@ -262,7 +262,7 @@ class Exchange(ABC):
         self.buffers = BUFFERS[options.buffers]()
 
     @classmethod
-    def largest_piece(cls, options: Options) -> int:
+    def largest_piece(cls, options: ExchangeOptions) -> int:
         """Most bytes of a piece, unless an element is larger; the same on all ranks."""
         return min(options.memory_limit // 2, LARGEST_COUNT)
 
@@ -373,7 +373,7 @@ class RoundExchange(Exchange):
     in_turn: ClassVar[bool] = True
 
     @classmethod
-    def largest_piece(cls, options: Options) -> int:
+    def largest_piece(cls, options: ExchangeOptions) -> int:
         """Most bytes of a piece, so that a round has room for one of each message; the same on all ranks."""
         return super().largest_piece(options) // max(1, options.extents.messages)
 

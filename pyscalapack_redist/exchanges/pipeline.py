@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from ..comm.series import HEADER, Series, culprit_of
-from .exchange import Exchange, Options, Progress
+from .exchange import Exchange, ExchangeOptions, Progress
 from .message import ByteMessage, Packed, Piece, Run, cut_slots
 
 SMALL = 256 * 1024  # most bytes of all messages of a rank that are sent before the vote is counted
@@ -85,28 +85,28 @@ class Nonblocking(Exchange):
         return self._direction(self.receives, 0), self._direction(self.sends, 1)
 
     @classmethod
-    def sizes(cls, options: Options) -> tuple[int, int]:
+    def sizes(cls, options: ExchangeOptions) -> tuple[int, int]:
         """Bytes of a piece and most sends in flight, as far as memory allows; the same on all ranks."""
         return cls.piece, cls.window
 
     @classmethod
-    def largest_piece(cls, options: Options) -> int:
+    def largest_piece(cls, options: ExchangeOptions) -> int:
         """Most bytes of a piece; the same on all ranks."""
         return min(cls.sizes(options)[0], super().largest_piece(options))
 
     @classmethod
-    def piece_bytes(cls, options: Options, nbytes: int) -> int:
+    def piece_bytes(cls, options: ExchangeOptions, nbytes: int) -> int:
         """Most bytes of a piece of a message of `nbytes` bytes; the same on sender and receiver."""
         return cls.largest_piece(options)
 
     @classmethod
-    def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
+    def in_flight(cls, options: ExchangeOptions, nbytes: int) -> tuple[int, int]:
         """Most receives and most sends in flight, of pieces of `nbytes` bytes."""
         room = max(1, options.memory_limit // 2 // max(nbytes, 1))
         return min(cls.posted_receives, room), min(cls.sizes(options)[1], room)
 
     @classmethod
-    def pieces_per_peer(cls, options: Options) -> int | None:
+    def pieces_per_peer(cls, options: ExchangeOptions) -> int | None:
         """Most pieces in flight for a peer; None if messages go one after another."""
         return None
 
@@ -149,12 +149,12 @@ class Windowed(Nonblocking):
     synchronous: ClassVar[bool] = True
 
     @classmethod
-    def sizes(cls, options: Options) -> tuple[int, int]:
+    def sizes(cls, options: ExchangeOptions) -> tuple[int, int]:
         """Bytes of a piece and most sends in flight, as chosen for the links; the same on all ranks."""
         return options.cutting.nbytes or cls.piece, options.cutting.window or cls.window
 
     @classmethod
-    def piece_bytes(cls, options: Options, nbytes: int) -> int:
+    def piece_bytes(cls, options: ExchangeOptions, nbytes: int) -> int:
         """In proportion to the message with a spread window, so that messages share the links and end together."""
         most, longest = cls.largest_piece(options), options.extents.elements * options.item
         if (
@@ -164,13 +164,13 @@ class Windowed(Nonblocking):
         return max(1, most // LEAST_PART, min(most, -(-most * nbytes // longest)))
 
     @classmethod
-    def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
+    def in_flight(cls, options: ExchangeOptions, nbytes: int) -> tuple[int, int]:
         """Most receives and most sends in flight; equal with a spread window."""
         receives, sends = super().in_flight(options, nbytes)
         return (sends if options.cutting.spread else receives), sends
 
     @classmethod
-    def pieces_per_peer(cls, options: Options) -> int | None:
+    def pieces_per_peer(cls, options: ExchangeOptions) -> int | None:
         """Few enough that all messages of a rank are in flight together."""
         if not options.cutting.spread:
             return None

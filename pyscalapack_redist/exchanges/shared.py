@@ -15,7 +15,7 @@ from .._kernels.bundle import Bundle
 from .._kernels.ring import Ring
 from .._kernels.transport import Traffic
 from ..comm.node import Node
-from .exchange import Exchange, Options, Progress, prepare, stores_for
+from .exchange import Exchange, ExchangeOptions, Progress, prepare, stores_for
 from .message import ByteMessage, Run
 from .pipeline import Windowed
 
@@ -41,7 +41,7 @@ class Shared(Exchange):
         sends: Sequence[ByteMessage],
         receives: Sequence[ByteMessage],
         copies: Bundle,
-        options: Options,
+        options: ExchangeOptions,
         node: Node | None = None,
     ) -> None:
         super().__init__(sends, receives, copies, options, node)

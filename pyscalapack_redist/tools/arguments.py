@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ..engine.spec import number_with_unit, read_size
+from ..engine.options import number_with_unit, read_size
 from ..errors import DescriptorError
 from .cases import Case, read_dtype
 from .info import EXTRA, missing_extras

@@ -18,7 +18,7 @@ from pyscalapack_redist._kernels.products import number_of, runs_of_all
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist._kernels.stores import Stores
-from pyscalapack_redist.exchanges import ByteMessage, Extents, Form, Options
+from pyscalapack_redist.exchanges import ByteMessage, ExchangeOptions, Extents, Form
 from pyscalapack_redist.exchanges.shared import Shared
 
 ITEMS = 1, 2, 3, 4, 7, 8, 16, 24  # bytes of an element
@@ -160,7 +160,7 @@ def test_what_is_said_to_suffice_suffices(item: int) -> None:
     extents = Extents(messages=len(sends), elements=elements, between=elements * size)
 
     def shared(limit: int) -> Shared:
-        return Shared(sends, [], Bundle([], ""), Options(limit, extents=extents, item=item), node)
+        return Shared(sends, [], Bundle([], ""), ExchangeOptions(limit, extents=extents, item=item), node)
 
     least = shared(1).staging_bytes
     exchange = shared(least)

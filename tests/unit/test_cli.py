@@ -16,7 +16,7 @@ import pytest
 import pyscalapack_redist as psr
 from pyscalapack_redist import DescriptorError
 from pyscalapack_redist.drawing.svg import colour_of
-from pyscalapack_redist.engine.spec import checked_memory
+from pyscalapack_redist.engine.options import checked_memory
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration, read_size
 from pyscalapack_redist.tools.layout_text import LayoutText, read_side

@@ -16,7 +16,8 @@ from pyscalapack_redist.engine.choose import (
     SMALLEST_WINDOW,
     choose,
 )
-from pyscalapack_redist.exchanges import Cutting, Extents, Options
+from pyscalapack_redist.engine.options import Options
+from pyscalapack_redist.exchanges import Cutting, ExchangeOptions, Extents
 from pyscalapack_redist.exchanges.collective import Bruck
 from pyscalapack_redist.exchanges.pipeline import FEW, Nonblocking, SendReceive, Windowed
 from pyscalapack_redist.schedules.layout_orders import Load
@@ -27,11 +28,11 @@ def links(latency: float, rate: float) -> Links:
 
 
 def test_what_was_asked_for_is_kept_and_nothing_else_waits_for_a_step() -> None:
-    chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, Load(16, 4))
+    chosen = choose(Options(schedule="optimal", exchange="sendrecv"), None, links(1e-6, 1e9), 10**6, Load(16, 4))
     assert chosen[:3] == ("optimal", SendReceive, "as asked")
-    assert choose("auto", "alltoallv", "packed", None).schedule == "natural"
-    assert choose("auto", "auto", "packed", None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", Windowed)
-    assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", Nonblocking)
+    assert choose(Options(exchange="alltoallv"), None).schedule == "natural"
+    assert choose(Options(), None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", Windowed)
+    assert choose(Options(), None)[:2] == ("caterpillar", Nonblocking)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +41,13 @@ def test_what_was_asked_for_is_kept_and_nothing_else_waits_for_a_step() -> None:
 def test_pieces_are_short_where_the_wire_is_slow_and_overlap_with_packing_where_it_is_fast(
     rate: float, piece: int
 ) -> None:
-    chosen = choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, Load(4, 2))
+    chosen = choose(Options(), None, links(1e-6, rate), 10**9, Load(4, 2))
     assert (chosen.cutting.nbytes, chosen.cutting.spread) == (piece, rate < 1e9)
 
 
 @pytest.mark.parametrize(("messages", "each"), [(0, FEW), (1, FEW), (5, 3), (8, 2), (15, 1), (1000, 1)])
 def test_all_messages_are_under_way_at_once_on_slow_links(messages: int, each: int) -> None:
-    options = Options(2**26, extents=Extents(messages), cutting=Cutting(SHORTEST_PIECE, MANY_PIECES, spread=True))
+    options = ExchangeOptions(2**26, extents=Extents(messages), cutting=Cutting(SHORTEST_PIECE, MANY_PIECES, spread=True))
     assert Windowed.pieces_per_peer(options) == each
     assert Windowed.pieces_per_peer(options._replace(cutting=options.cutting._replace(spread=False))) is None
     assert Windowed.in_flight(options, SHORTEST_PIECE) == (MANY_PIECES, MANY_PIECES)
@@ -56,7 +57,7 @@ def test_all_messages_are_under_way_at_once_on_slow_links(messages: int, each: i
 def test_the_window_holds_what_a_link_does() -> None:
     def window(latency: float, rate: float, elements: int, before: int, after: int) -> int | None:
         load = Load(before * after, min(before, after))
-        chosen = choose("auto", "windowed", "packed", None, links(latency, rate), elements, load)
+        chosen = choose(Options(exchange="windowed"), None, links(latency, rate), elements, load)
         return chosen.cutting.window
 
     assert window(1e-6, 1e9, 10**8, 2, 2) == SMALLEST_WINDOW
@@ -78,7 +79,7 @@ def test_the_window_holds_what_a_link_does() -> None:
     ],
 )
 def test_steps_are_searched_for_where_they_count(elements: int, load: Load, order: str, reason: str) -> None:
-    chosen = choose("auto", "auto", "packed", None, links(1e-5, 1e8), elements, load)
+    chosen = choose(Options(), None, links(1e-5, 1e8), elements, load)
     assert chosen.schedule == order
     assert reason in chosen.why
 
@@ -95,7 +96,7 @@ def test_few_messages_where_they_are_quick_and_few_steps_where_they_are_slow() -
 def test_messages_go_through_others_where_their_start_costs_more_than_their_bytes() -> None:
     def pays(messages: int, elements: int, rate: float, radix: int = 2, ranks: int = 16) -> bool:
         extents = Extents(messages, elements)
-        return Bruck.is_faster(Options(2**26, extents=extents, item=8, ranks=ranks, radix=radix), links(1e-5, rate))
+        return Bruck.is_faster(ExchangeOptions(2**26, extents=extents, item=8, ranks=ranks, radix=radix), links(1e-5, rate))
 
     assert pays(15, 10, 1e9)
     assert not pays(15, 10, 5e5)  # 3.1 kB in place of 1.2 take 3.7 ms more, the starts of 15 messages 2.3
@@ -107,7 +108,7 @@ def test_messages_go_through_others_where_their_start_costs_more_than_their_byte
 
 @pytest.mark.parametrize(("nbytes", "piece"), [(10**6, 16_000), (500_001, 8001), (250_000, 4000), (10, 4000)])
 def test_messages_that_share_the_links_end_together(nbytes: int, piece: int) -> None:
-    options = Options(2**26, extents=Extents(elements=125_000), item=8, cutting=Cutting(SHORTEST_PIECE, spread=True))
+    options = ExchangeOptions(2**26, extents=Extents(elements=125_000), item=8, cutting=Cutting(SHORTEST_PIECE, spread=True))
     assert Windowed.piece_bytes(options, nbytes) == piece
     one_by_one = options._replace(cutting=Cutting(SHORTEST_PIECE))
     assert Windowed.piece_bytes(one_by_one, nbytes) == SHORTEST_PIECE

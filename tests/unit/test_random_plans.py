@@ -24,6 +24,7 @@ from pyscalapack_redist._kernels.bundle import address_of
 from pyscalapack_redist.engine.build import build, search
 from pyscalapack_redist.engine.choose import choose
 from pyscalapack_redist.engine.operands import finish_result, prepare_operands
+from pyscalapack_redist.engine.options import read_options
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.engine.spec import Spec
 from pyscalapack_redist.exchanges import Exchange, Extents
@@ -40,11 +41,11 @@ def plans_of(case: Case, size: int) -> list[Any]:
     for rank in range(size):
         comm: Any = OneRank(size, rank)
         layouts = [made_for(layout, comm, rank) for layout in (case.a, case.b)]
-        way = {"schedule": "auto", "exchange": "auto", "buffers": "packed", "memory_limit": 2**26, **case.way}
+        keywords = {"dtype": case.dtype, "comm": comm, "memory_limit": 2**26, **case.way}
         part = {"op": case.op, "uplo": case.uplo, "diag": case.diag, "fill": case.fill}
-        spec = Spec(*layouts, dtype=case.dtype, comm=comm, via=None, **way, **part)
+        spec = Spec(*layouts, read_options("plan", keywords | part))
         group: Any = SimpleNamespace(rank=rank, size=size, number=range(size), node=None, names=range(size))
-        chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
+        chosen = choose(spec.options, None)
         if rank == 0 and not is_by_formula(chosen.schedule):  # one rank searches for all
             steps = search(spec, chosen.schedule)
         plans.append(Redistribution(build(spec, chosen, group, steps)))

@@ -225,7 +225,7 @@ CATCH_ALL = {
     "linalg.working_layouts._call_together": "votes that this rank has failed, and raises it again",
     "engine.redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
     "engine.redistribution.start_trace": "figures of a trace",
-    "engine.spec.checked_dtype": "an error of NumPy as one of the package's",
+    "engine.options.checked_dtype": "an error of NumPy as one of the package's",
     "engine.use.CachedUse.reset": "the slow path raises it again",
     "engine.use._make_first_call": "the slow path raises it again",
     "engine.use._continue_call": "after the vote is cast: aborts the group, and raises it again",

@@ -27,7 +27,7 @@ from ..._kernels.bundle import address_of, dense_strides
 from ...comm.mpi import MPI
 from ...engine.make import plan
 from ...engine.messages import messages_of
-from ...engine.spec import AGREE
+from ...engine.options import AGREE
 from ...errors import ArrayError, LibraryError
 from ...exchanges import BUFFERS, EXCHANGES, Message
 from ...exchanges.exchange import MEMORY_LIMIT
