@@ -14,7 +14,9 @@ from ._lazy import lazily
 try:
     from .conversion import copy_to, layout_of
     from .distributed_array import DistributedArray, as_distributed, distribute, redistribute
-    from .engine.make import batch, gather, plan, scatter
+    from .door import plan
+    from .engine.make import batch
+    from .whole_arrays import gather, scatter
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(f"{__name__}._"):
         raise

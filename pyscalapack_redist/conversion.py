@@ -13,7 +13,8 @@ from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
-from .engine.make import agreed_plan, plan
+from .door import plan
+from .engine.make import agreed_plan
 from .engine.options import USUAL, Options
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_PLAN, communicator_of

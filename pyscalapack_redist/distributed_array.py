@@ -22,7 +22,8 @@ from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
-from .engine.make import agreed_plan, from_root, gather, plan
+from .door import layouts_of, plan
+from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
@@ -34,6 +35,7 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
+from .whole_arrays import from_root, gather
 
 
 class DistributedArray(Distributed):
@@ -331,6 +333,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     if desc_b is ...:
         _raise_lacking_layout(desc_a, comm)
     desc_a = array_or_layout("desc_a", desc_a, comm, desc_b)
+    layouts = layouts_of(desc_a, desc_b, comm)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
     if isinstance(desc_a, Distributed):
@@ -340,7 +343,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     elif desc_a is None or desc_b is None:
         returns = None
     with Guard() as guard:  # the one before is of all votes of the call
-        agreed = agreed_plan(guard, desc_a, desc_b, options, returns, error)
+        agreed = agreed_plan(guard, *layouts, options, returns, error)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray

@@ -1,55 +1,44 @@
-"""The public calls: plan(), batch(), scatter() and gather().
+"""Plans of two layouts, and batch().
 
     resolve (spec) -> group -> agree (comm.group) -> build -> combine (comm.group) -> keep
 
 This module only composes. On one node, where a rank needs nothing from the others, the plan is built before the vote. One vote
-then shows that all ranks ask for the same plan and have it. A batch goes the same way. scatter() and gather() redistribute from
-and to a grid of one process.
+then shows that all ranks ask for the same plan and have it. A batch goes the same way.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import diagnostics, tracing
 from .._lazy import load_above
-from ..adapters.arguments import layout_of_argument, to_distributed
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
-from ..comm.guard import Guard, holding_interrupts
+from ..comm.guard import Guard
 from ..comm.links import Links
 from ..comm.mpi import MPI
 from ..comm.vote import Outcome, Statement, Vote, digest
-from ..errors import ArrayError, DescriptorError, ScheduleError, unknown
+from ..errors import DescriptorError, ScheduleError, unknown
 from ..exchanges import Extents
 from ..exchanges.collective import Bruck
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.pipeline import Nonblocking, Windowed
 from ..exchanges.shared import Shared
-from ..layout.arrays import host_array
-from ..layout.axis import whole_number
-from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
-from ..layout.grid import ProcessGrid, is_nine_integers, same_ranks
-from ..layout.tiles import LayoutArgument, Tiles, layout_on
+from ..layout.grid import same_ranks
 from ..schedules.layout_orders import Load, SearchedSteps, is_by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
 from .operation import op_layout
-from .options import Options, PlanKeywords, checked_memory, read_options, taking_options
+from .options import Options, checked_memory
 from .plan import Plan
 from .redistribution import Redistribution
-from .spec import RETURNS_ARRAY, RETURNS_PLAN, Asked, Spec, communicator_of, group_of_all, resolve
+from .spec import RETURNS_ARRAY, Asked, Spec, resolve
 from .stages import Stage
 
 
@@ -63,37 +52,6 @@ class Agreed(NamedTuple):
 
 R = TypeVar("R")
 LOGGER = logging.getLogger(__name__)
-
-
-@taking_options
-def plan(
-    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
-    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
-    **options: Unpack[PlanKeywords],
-) -> Redistribution:
-    """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
-
-    Parameters
-    ----------
-    desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
-        Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
-    **options : optional
-        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit and agree, as for `redistribute`.
-
-    Returns
-    -------
-    Redistribution
-        Call it with the local array of A to get that of B.
-
-    Raises
-    ------
-    DescriptorError, ArrayError, ScheduleError
-        An argument is wrong on this rank.
-    CollectiveError
-        An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
-    """
-    with Guard() as guard:
-        return agreed_plan(guard, desc_a, desc_b, read_options("plan", options), RETURNS_PLAN).plan
 
 
 def agreed_plan(
@@ -111,7 +69,7 @@ def agreed_plan(
     guard : Guard
         The guard of all that this rank does before the vote, options included; a context of this plan alone.
     desc_a, desc_b : object
-        Layouts, or arrays that have them.
+        Layouts, nine integers or None.
     options : Options
         The options of the plan.
     returns : {RETURNS_PLAN, RETURNS_ARRAY, None}
@@ -119,8 +77,6 @@ def agreed_plan(
     error : BaseException, optional
         An error in this rank's arguments that the caller has found, or None.
     """
-    desc_a = layout_of_argument("desc_a", desc_a, options.comm, desc_b)
-    desc_b = layout_of_argument("desc_b", desc_b, options.comm, desc_a)
     spec = resolve(desc_a, desc_b, options, returns, error)
     if spec.on_paper or spec.idle:
         inside = build(spec, choose(spec.options, None))
@@ -452,235 +408,3 @@ def _agreed_batch(
     inside.record_planning_times(moments)
     _log(inside)
     return Redistribution(inside, plans)
-
-
-@overload
-def scatter(
-    desc: LayoutArgument,
-    array: NDArray[Any] | None,
-    root: int = 0,
-    *,
-    out: NDArray[Any] | None = None,
-    comm: MPI.Intracomm | None = None,
-) -> NDArray[Any] | None: ...
-
-
-@overload
-def scatter(
-    desc: NDArray[Any] | None,
-    array: LayoutArgument,
-    root: int = 0,
-    *,
-    out: NDArray[Any] | None = None,
-    comm: MPI.Intracomm | None = None,
-) -> NDArray[Any] | None: ...
-
-
-def scatter(
-    desc: Any,
-    array: Any,
-    root: int = 0,
-    *,
-    out: NDArray[Any] | None = None,
-    comm: MPI.Intracomm | None = None,
-) -> NDArray[Any] | None:
-    """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
-
-    Parameters
-    ----------
-    desc : Descriptor, or nine integers
-        Layout to reach. Nine integers, and None on a rank that does not know them, as for `redistribute`: with `comm`.
-    array : ndarray or None
-        On `root` the whole array, of the descriptor's shape; ignored elsewhere. The first two arguments may come in
-        either order, as `distribute` has the array first.
-    root : int
-        Rank that has the array.
-    out : ndarray, optional
-        This rank's local array to write into; needed where `desc` is of a sub-array, of which only that is written.
-    comm : MPI.Intracomm, optional
-        Communicator that holds the grid, and then all of its ranks take part. By default that of the grid.
-
-    Returns
-    -------
-    ndarray or None
-        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
-
-    Raises
-    ------
-    ArrayError, DescriptorError
-        An argument is wrong on this rank.
-    CollectiveError
-        One is wrong on another rank.
-    """
-    if not isinstance(desc, Descriptor) and _is_layout(array, desc):
-        desc, array = array, desc
-    return from_root(layout_on(desc, comm), lambda: array, root, out)[0]
-
-
-def _is_layout(argument: object, other: object) -> bool:
-    """Whether an argument of two is the layout, if the other is no Descriptor."""
-    return isinstance(argument, Descriptor) or (is_nine_integers(argument) and not is_nine_integers(other))
-
-
-def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Let a function take an array in place of its first two arguments, a descriptor and a local array, by these names.
-
-    The array is distributed, perhaps in tiles, or of another library.
-    """
-
-    def decorated(function: Callable[..., R]) -> Callable[..., R]:
-        @functools.wraps(function)
-        def call(*arguments: Any, **keywords: Any) -> R:
-            first = arguments[0] if arguments else None
-            if type(first) is np.ndarray or isinstance(first, Descriptor | None):
-                return function(*arguments, **keywords)
-            if isinstance(first, ctypes.Structure):  # an array of PyScalapack is also nine integers
-                second = arguments[1] if len(arguments) > 1 else keywords.get(names[1], "")
-                is_root = second is None and keywords.get("comm") is None  # of all ranks: nine integers need comm
-                if not (is_root or isinstance(second, str | os.PathLike | int)):
-                    return function(*arguments, **keywords)
-            array = to_distributed("array", first, keywords.get("comm"))
-            if not isinstance(array, Distributed):
-                return function(*arguments, **keywords)
-            array = in_slabs(array)
-            return function(*[getattr(array, name) for name in names], *arguments[1:], **keywords)
-
-        return call
-
-    return decorated
-
-
-def in_slabs(array: Distributed) -> Distributed:
-    """An array of tiles in slabs of the longest dimension; others unchanged. Collective over the communicator of tiles."""
-    return array if isinstance(array.desc, Descriptor) else move(array, slabs_of(array.desc))
-
-
-def slabs_of(tiles: Tiles) -> Descriptor:
-    """Slabs of the longest dimension of an array of tiles, on all ranks."""
-    comm = communicator_of(tiles)
-    longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
-    axes = [0 if k == longest else None for k in range(tiles.ndim)]
-    return Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
-
-
-def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
-    """An array in another layout on its communicator. Collective over it; all ranks learn the dtype."""
-    comm = communicator_of(array.desc)
-    with Guard() as guard:
-        agreed = agreed_plan(guard, array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY)
-    return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
-
-
-@overload
-def gather(array: Distributed, /, root: int | None = 0) -> NDArray[Any] | None: ...
-
-
-@overload
-def gather(
-    desc: LayoutArgument, local: NDArray[Any] | None, root: int | None = 0, *, comm: MPI.Intracomm | None = None
-) -> NDArray[Any] | None: ...
-
-
-@holding_interrupts
-@takes_arrays("desc", "local")
-def gather(
-    desc: LayoutArgument, local: NDArray[Any] | None, root: int | None = 0, *, comm: MPI.Intracomm | None = None
-) -> NDArray[Any] | None:
-    """Collect a distributed array on one rank, or on all. Collective over the communicator of the descriptor's grid.
-
-    In place of `desc` and `local` it takes a `DistributedArray`, or an array as for `as_distributed`.
-
-    Parameters
-    ----------
-    desc : Descriptor, or nine integers
-        Layout of the array; of a sub-array, only that is collected. Nine integers, and None on a rank that does not know
-        them, as for `redistribute`: with `comm`.
-    local : ndarray or None
-        This rank's local array; None on a rank outside the grid.
-    root : int or None
-        Rank that gets the whole array; None for all ranks of the communicator.
-    comm : MPI.Intracomm, optional
-        Communicator that holds the grid, and then all of its ranks take part. By default that of the grid.
-
-    Returns
-    -------
-    ndarray or None
-        The whole array, in Fortran order, on `root`, or on all ranks; None elsewhere.
-
-    Raises
-    ------
-    ArrayError, DescriptorError
-        An argument is wrong on this rank.
-    CollectiveError
-        One is wrong on another rank.
-    """
-    return _move("gather", layout_on(desc, comm), lambda: local, root)[0]
-
-
-def from_root(
-    desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
-) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
-    """The result of `scatter`, and the dtype, on all ranks. Only `root` calls `read`. Collective, as `scatter`."""
-    return _move("scatter", desc, read, root, out)
-
-
-@holding_interrupts
-def _move(
-    call: str,
-    desc: Descriptor,
-    read: Callable[[], NDArray[Any] | None],
-    root: int | None,
-    out: NDArray[Any] | None = None,
-) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
-    comm = communicator_of(desc)
-    array, dtype = _agree_on_array(call, desc, read, root)
-    if root is None:  # a copy on each rank
-        whole = Descriptor(desc.shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * desc.ndim)
-    else:
-        whole = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
-    source, target = (desc, whole) if call == "gather" else (whole, desc)
-    return plan(source, target, dtype=dtype, comm=comm)(array, out), dtype
-
-
-def _agree_on_array(
-    call: str, desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int | None
-) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
-    """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
-    everyone = group_of_all(desc)
-
-    def read_checked() -> NDArray[Any] | None:
-        nonlocal root
-        if call == "scatter" or root is not None:
-            root = whole_number("root", root, 0)
-            if root >= everyone.size:
-                raise DescriptorError(
-                    f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
-                )
-        holds = desc.coords is not None if call == "gather" else everyone.rank == root
-        array = host_array("array" if call == "scatter" else "local", read()) if holds else None
-        if array is not None and not isinstance(array, np.ndarray):
-            raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
-        return array
-
-    with Guard() as guard:
-        array = guard.attempt(read_checked)
-        error = guard.take_interrupts()
-        place = "all" if root is None else root if error is None else None
-        everyone.agree(
-            Vote(failed=everyone.failure_code(error), call=digest((call, desc.layout_digest, place))),
-            error,
-            lambda: [
-                Statement("the call", call, call),
-                Statement("desc", desc.layout_digest, repr(desc)),
-                Statement("root", place, repr(root)),
-            ],
-            lambda outcome: True,
-            guard.deliver_interrupts,
-        )
-    dtype = everyone.combine(None if array is None else array.dtype, first_known)
-    if dtype is None:
-        raise ArrayError(
-            "the array is None on every rank that should hold it: pass it on "
-            + ("the ranks of the grid" if call == "gather" else f"rank {root}")
-        )
-    return array, dtype

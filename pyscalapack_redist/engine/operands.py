@@ -1,7 +1,4 @@
-"""The arrays of one use of a plan: checked before the use, and returned in the caller's form afterwards.
-
-Distributed arrays and arrays of other libraries are converted to NumPy's and back.
-"""
+"""The local arrays of one use of a plan: checked before the use, and returned afterwards."""
 
 from __future__ import annotations
 
@@ -13,13 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins
-from ..adapters.adapter import find
 from ..errors import ArrayError, RedistributionError
-from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
 from ..layout.letters import transposes
-from ..layout.tiles import Layout
 from .local_arrays import (
     BY_COLUMNS,
     BY_ROWS,
@@ -105,16 +98,13 @@ def prepare_operands(plan: Plan, a: Any, out: Any, alpha: object, beta: object) 
         The message names the array, and in a batch the plan.
     """
     inputs, outs = list_arrays(plan, a, out)
-    pairs: Sequence[Pair] = plan.pairs
-    if any_wrapped((*inputs, *outs)):
-        inputs, outs, pairs = unwrap(pairs, inputs, outs)
     cached = plan.cache.get(factors_key(alpha, beta))
     if cached is not None:
         match = cached.kinds.match(inputs, outs)
         if match is not None:
             like = cached.operands
             return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.element_order, like.factors)
-    operands, checked = check_operands(pairs, plan.moves, inputs, outs, alpha, beta, plan.disjoint_arrays)
+    operands, checked = check_operands(plan.pairs, plan.moves, inputs, outs, alpha, beta, plan.disjoint_arrays)
     if plan.has_tiles:
         plan.disjoint_arrays = checked._replace(out=None)
     return operands
@@ -231,80 +221,6 @@ PLAIN_TYPES = frozenset({np.ndarray, type(None)})
 def any_wrapped(arrays: Iterable[object]) -> bool:
     """Whether an array is neither None nor of NumPy's own class."""
     return not PLAIN_TYPES.issuperset(map(type, arrays))
-
-
-def unwrap(
-    pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any]
-) -> tuple[list[Any], list[Any], list[Pair]]:
-    """The local arrays of both sides, and the pairs with the dtypes of distributed arrays.
-
-    Raises
-    ------
-    ArrayError
-        A distributed array has another layout than the plan, or an array of another library is not in host memory.
-    """
-    local_inputs, local_outs, known_pairs = [], [], []
-    for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
-        plan = f"plan {k}: " if len(pairs) > 1 else ""
-        local_inputs.append(_local_of(f"{plan}a", a, pair.desc_a))
-        local_outs.append(
-            local_inputs[-1]
-            if out is a and not isinstance(a, Distributed)
-            else _local_of(f"{plan}out", out, pair.desc_b)
-        )
-        known_pairs.append(pair._replace(dtype=a.dtype) if pair.dtype is None and isinstance(a, Distributed) else pair)
-    return local_inputs, local_outs, known_pairs
-
-
-def _local_of(name: str, array: Any, desc: Layout) -> Any:
-    """The local array of a distributed array, or of one of another library; or an array of another library as NumPy's."""
-    if isinstance(array, Distributed):
-        return _checked_local(name, array, array.desc, array.local, desc)
-    adapter = None if isinstance(array, np.ndarray) else find(array)
-    error: RedistributionError | None = None
-    if adapter is not None and adapter.communicates:  # other ranks may not read theirs
-        if not isinstance(array, tuple):
-            raise ArrayError(
-                f"{name} is a {type(array).__name__}, whose layout all ranks read: pass as_distributed of it"
-            )
-        array = array[1]
-    elif adapter is not None and desc.comm is not None:
-        try:
-            view = adapter.view(array, desc.comm)
-            if view.layout is not None and view.local is not ...:
-                return _checked_local(name, array, view.layout, view.local, desc)
-        except RedistributionError as caught:
-            if not isinstance(desc, Descriptor) or not hasattr(array, "__dlpack__"):
-                raise
-            error = caught
-    try:
-        return host_array(name, array) if isinstance(desc, Descriptor) else array
-    except ArrayError:  # else an array that can be a local array is taken as one
-        if error is not None:
-            raise error from None
-        raise
-
-
-def _checked_local(name: str, array: Any, layout: Any, local: Any, desc: Layout) -> Any:
-    """A local array, if its layout is the plan's."""
-    if desc.comm is not None and layout.comm is not None:
-        layout = layout.on(desc.comm)
-    if layout != desc:
-        raise ArrayError(f"{name} has the layout {layout!r}, but the plan is for {desc!r}: make a plan of its layout")
-    return local
-
-
-def wrap_result(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
-    """The result of a use in the caller's form: the array it writes into, or a distributed array if A is one."""
-    results = list(result) if plan.is_batch else [result]
-    for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
-        if isinstance(out, Distributed):
-            results[k] = out
-        elif isinstance(a, Distributed) and out is None:
-            results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
-        elif out is not None and results[k] is not None:
-            results[k] = out
-    return results if plan.is_batch else results[0]
 
 
 def finish_call(plan: Plan, a: Any, out: Any, targets: Any, alpha: Any, beta: Any) -> Any:

@@ -6,6 +6,7 @@ The engine's side is `Plan` (engine/plan.py), in its attribute `inside`.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
@@ -26,7 +27,7 @@ from ..reports import Profile, Report
 from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
 from .messages import messages_of as rank_messages
-from .operands import finish_call
+from .operands import find_wrapped, finish_call
 from .operation import MatrixPart
 from .plan import ONE, ZERO, Plan
 from .stages import Move, Stage
@@ -150,6 +151,9 @@ class Redistribution:
                 if call is not None:
                     result = call(a, out)
             if result is NotImplemented:
+                arrays = find_wrapped(plan, a, out)
+                if arrays is not None:
+                    return load_above("door").call_with(self, *arrays, alpha, beta)
                 transfer = start_use(plan, a, out, alpha, beta)
             elif type(result) is Transfer:  # voted, but the votes differ from the last ones
                 transfer = result
@@ -197,14 +201,23 @@ class Redistribution:
         of `out`. Elements outside a sub-array are free, also for other transfers.
         """
         if not tracing.active:
-            return start_use(self.inside, a, out, alpha, beta)
+            return self._start(a, out, alpha, beta)
         with Guard() as guard:
             measured = guard.attempt(lambda: start_trace(self, a, out))
-            return start_use(self.inside, a, out, alpha, beta, error=guard.error, measured=measured)
+            return self._start(a, out, alpha, beta, error=guard.error, measured=measured)
+
+    def _start(self, a: Any, out: Any, alpha: Any, beta: Any, **options: Any) -> Transfer[Any]:
+        """Start a transfer, as `start_use`. Arrays of other classes than NumPy's go through the door."""
+        arrays = find_wrapped(self.inside, a, out)
+        if arrays is None:
+            return start_use(self.inside, a, out, alpha, beta, **options)
+        transfer: Transfer[Any] = load_above("door").start_with(self.inside, *arrays, alpha, beta, **options)
+        return transfer
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and return the seconds of each part of the work on this rank. Collective; parameters as in a call."""
-        profile: Profile = load_above("study.profile").profile_call(self.inside, a, out, alpha, beta)
+        start = functools.partial(self._start, a, out, alpha, beta)
+        profile: Profile = load_above("study.profile").profile_call(self.inside, start)
         return profile
 
     def __copy__(self) -> Redistribution:

@@ -30,7 +30,7 @@ from ..exchanges.pipeline import Nonblocking, SeriesMessages
 from ..exchanges.shared import RingAndMPI, Shared
 from ..layout.dtypes import dtype_digest
 from .local_arrays import BY_COLUMNS, BY_ROWS
-from .operands import find_wrapped, finish_result, list_arrays, prepare_operands, wrap_result
+from .operands import find_wrapped, finish_result, list_arrays, prepare_operands
 from .plan import Binding, CacheEntry, Operands, Plan, cached_entry, factors_key, factors_of, key_of
 from .stages import ArrayKind
 from .terms import Terms
@@ -71,7 +71,7 @@ class Use:
         self._plan: Callable[[], Plan | None] = lambda: plan
         self._ticket, self._spent, self._measured = ticket, spent, measured
         self._started_at = time.perf_counter()
-        self._inputs: tuple[list[Any], list[Any]] | None = None  # if any is of another class than NumPy's
+        self._convert_result: Callable[[Any], Any] | None = None
         self._rows: Rows | None = None
         self._arrays_between: list[NDArray[Any] | None] = []
         self._stage = 0
@@ -119,7 +119,6 @@ class Use:
 
     def _prepare(self, a: Any, out: Any, alpha: object, beta: object) -> Operands:
         prepare()  # on every rank, also one without arrays: the vote reports an error
-        self._inputs = find_wrapped(self.plan, a, out)
         return prepare_operands(self.plan, a, out, alpha, beta)
 
     def _take_known_memory(self, operands: Operands) -> None:
@@ -330,8 +329,8 @@ class Use:
         return result
 
     def wrap_result(self, result: Any) -> Any:
-        """Convert the result to the class of the inputs: a distributed array, or an array of another library."""
-        return result if self._inputs is None else wrap_result(self.plan, *self._inputs, result)
+        """Convert the result to the class of the user's arrays."""
+        return result if self._convert_result is None else self._convert_result(result)
 
     def record_end(self, error: BaseException | None) -> None:
         """Record the end of the transfer in the trace."""
@@ -433,14 +432,17 @@ def start_use(
     spent: dict[str, float] | None = None,
     error: BaseException | None = None,
     measured: Any = None,
+    convert_result: Callable[[Any], Any] | None = None,
 ) -> Transfer[Any]:
-    """Start a transfer of these arrays, and vote. Collective over the plan's ranks, in the same order on all.
+    """Start a transfer of these local arrays, and vote. Collective over the plan's ranks, in the same order on all.
 
-    The vote reports an error of this rank; all ranks raise it when they wait for the transfer.
+    The vote reports an error of this rank; all ranks raise it when they wait for the transfer. `convert_result` gives the
+    result the class of the user's arrays.
     """
     group = plan.group
     if group is None:
         use = Use(plan, measured=measured)
+        use._convert_result = convert_result
         use.operands = use._prepare(a, out, alpha, beta)
         return Transfer(None, use)
     group.check_usable()
@@ -454,6 +456,7 @@ def start_use(
         ticket = group.draw_ticket() if plan.series is None else 0
         with group.lock:
             use = Use(plan, ticket, spent, measured)
+            use._convert_result = convert_result
             use.error = guard.error
             if guard.error is None:
                 use.check(guard, a, out, alpha, beta)
@@ -500,7 +503,6 @@ def _continue_call(weak_plan: weakref.ref[Plan], call: Call, a: Any, out: Any) -
         use = Use(plan, group.ticket)
         try:
             arrays, outs = list_arrays(plan, a, out)
-            use._inputs = find_wrapped(plan, a, out)
             targets = call.targets if plan.is_batch else [call.targets]
             use.operands = entry.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=origins)
             use._kind = use.operands.kind
@@ -578,6 +580,7 @@ def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Cal
         or plan.terms is not None
         or plan.may_ask_dtypes
         or plan.has_tiles
+        or find_wrapped(plan, a, out) is not None
     ):
         return None
     if plan.stages[0].exchange is not Shared:

@@ -15,8 +15,8 @@ from ..comm.guard import Guard, holding_interrupts
 from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
+from ..door import plan, slabs_of, takes_arrays
 from ..engine.local_arrays import check_dtype, make_out
-from ..engine.make import plan, slabs_of, takes_arrays
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array

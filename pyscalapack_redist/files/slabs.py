@@ -24,7 +24,7 @@ from ..comm.groups import MPIGroup
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.node import machine
-from ..engine.make import plan
+from ..door import plan
 from ..errors import FileError
 from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor

@@ -12,7 +12,7 @@ from ..adapters.arguments import layout_of_argument, to_distributed
 from ..adapters.pairs import Pairs
 from ..conversion import convert
 from ..distributed_array import DistributedArray
-from ..engine.make import in_slabs, move
+from ..door import in_slabs, move
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.tiles import LAYOUTS

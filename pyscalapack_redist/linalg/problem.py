@@ -22,7 +22,7 @@ from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
 from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
-from ..engine.make import plan
+from ..door import plan
 from ..engine.redistribution import Redistribution
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, shown

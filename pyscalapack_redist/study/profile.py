@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ..engine.plan import Plan
-from ..engine.use import start_use
 from ..reports import Profile
 
 PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
 
 
-def profile_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Profile:
+def profile_call(plan: Plan, start_transfer: Callable[..., Any]) -> Profile:
     """Redistribute, and return the seconds of each part of the work. Collective over the plan's ranks."""
     spent = dict.fromkeys(PARTS, 0.0)
     start = time.perf_counter()
-    transfer = start_use(plan, a, out, alpha, beta, spent)
+    transfer = start_transfer(spent=spent)
     voted = time.perf_counter()
     transfer.wait()
     end = time.perf_counter()

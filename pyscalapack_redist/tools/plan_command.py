@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import schedules
+from ..door import plan as make_plan
 from ..drawing.figures import number_cells
-from ..engine.make import plan as make_plan
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.waypoints import VIAS

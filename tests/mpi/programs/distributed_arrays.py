@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from cases import DTYPES, draw_case, numbered
 from layouts import descriptor, local_array
 from mpi4py import MPI
@@ -151,6 +152,10 @@ def corners() -> None:
     plan = psr.plan(row, psr.Descriptor((1, 9), 4, last))  # only the arrays tell the dtype to the last rank
     for moved in (plan(row), plan.start(row).wait(), *psr.batch(plan, plan)([row, row])):
         gathered(moved, np.array([range(9)]), 0)
+    if RANK in (0, SIZE - 1):
+        out = np.zeros((1, 9), "f4") if RANK == SIZE - 1 else None
+        with pytest.raises(psr.RedistributionError, match=f"out has dtype float32, but a has dtype {row.dtype}"):
+            plan(row, out)
     moved = row.redistribute(grid=last)
     assert moved.desc == psr.Descriptor((1, 9), 2, last)
     assert moved.redistribute(row).desc is row.desc

@@ -1,0 +1,227 @@
+"""The door: arrays of users become layouts and local arrays here, before the engine begins, and results become theirs after.
+
+Arrays may be distributed, of other libraries (`adapters`), or in tiles where a function wants slabs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .adapters.adapter import find
+from .adapters.arguments import layout_of_argument, to_distributed
+from .comm.guard import Guard
+from .comm.transfer import Transfer
+from .engine.local_arrays import check_target, make_out
+from .engine.make import agreed_plan
+from .engine.operands import list_factors
+from .engine.operation import Factors
+from .engine.options import Options, PlanKeywords, read_options, taking_options
+from .engine.plan import Plan
+from .engine.redistribution import Redistribution
+from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of
+from .engine.use import start_use
+from .errors import ArrayError, RedistributionError
+from .layout.arrays import host_array
+from .layout.descriptor import Descriptor
+from .layout.distributed import Distributed
+from .layout.grid import ProcessGrid
+from .layout.tiles import LAYOUTS, Layout, Tiles
+
+R = TypeVar("R")
+
+
+@taking_options
+def plan(
+    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    **options: Unpack[PlanKeywords],
+) -> Redistribution:
+    """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
+
+    Parameters
+    ----------
+    desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
+        Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
+    **options : optional
+        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit and agree, as for `redistribute`.
+
+    Returns
+    -------
+    Redistribution
+        Call it with the local array of A to get that of B.
+
+    Raises
+    ------
+    DescriptorError, ArrayError, ScheduleError
+        An argument is wrong on this rank.
+    CollectiveError
+        An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
+    """
+    with Guard() as guard:
+        asked = read_options("plan", options)
+        return agreed_plan(guard, *layouts_of(desc_a, desc_b, asked.comm), asked, RETURNS_PLAN).plan
+
+
+def layouts_of(desc_a: Any, desc_b: Any, comm: Any) -> tuple[Any, Any]:
+    """Both arguments, and the layouts of those that are arrays. Collective for arrays of other libraries."""
+    if not isinstance(desc_a, LAYOUTS):
+        desc_a = layout_of_argument("desc_a", desc_a, comm, desc_b)
+    if not isinstance(desc_b, LAYOUTS):
+        desc_b = layout_of_argument("desc_b", desc_b, comm, desc_a)
+    return desc_a, desc_b
+
+
+def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function take an array in place of its first two arguments, a descriptor and a local array, by these names.
+
+    The array is distributed, perhaps in tiles, or of another library.
+    """
+
+    def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> R:
+            first = arguments[0] if arguments else None
+            if type(first) is np.ndarray or isinstance(first, Descriptor | None):
+                return function(*arguments, **keywords)
+            if isinstance(first, ctypes.Structure):  # an array of PyScalapack is also nine integers
+                second = arguments[1] if len(arguments) > 1 else keywords.get(names[1], "")
+                is_root = second is None and keywords.get("comm") is None  # of all ranks: nine integers need comm
+                if not (is_root or isinstance(second, str | os.PathLike | int)):
+                    return function(*arguments, **keywords)
+            array = to_distributed("array", first, keywords.get("comm"))
+            if not isinstance(array, Distributed):
+                return function(*arguments, **keywords)
+            array = in_slabs(array)
+            return function(*[getattr(array, name) for name in names], *arguments[1:], **keywords)
+
+        return call
+
+    return decorated
+
+
+def in_slabs(array: Distributed) -> Distributed:
+    """An array of tiles in slabs of the longest dimension; others unchanged. Collective over the communicator of tiles."""
+    return array if isinstance(array.desc, Descriptor) else move(array, slabs_of(array.desc))
+
+
+def slabs_of(tiles: Tiles) -> Descriptor:
+    """Slabs of the longest dimension of an array of tiles, on all ranks."""
+    comm = communicator_of(tiles)
+    longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
+    axes = [0 if k == longest else None for k in range(tiles.ndim)]
+    return Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
+
+
+def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
+    """An array in another layout on its communicator. Collective over it; all ranks learn the dtype."""
+    comm = communicator_of(array.desc)
+    with Guard() as guard:
+        agreed = agreed_plan(guard, array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY)
+    return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
+
+
+# -- the arrays of a call of a plan
+
+
+def start_with(
+    plan: Plan,
+    arrays: Sequence[Any],
+    outs: Sequence[Any],
+    alpha: object,
+    beta: object,
+    *,
+    error: BaseException | None = None,
+    **options: Any,
+) -> Transfer[Any]:
+    """Start a transfer of arrays that are distributed or of other libraries, as `start_use`; one, or None, for each pair."""
+    with Guard(error) as guard:
+        local = None if error is not None else guard.attempt(lambda: _local_arrays(plan, arrays, outs, beta))
+        sources, targets = local or (arrays, outs)
+        a, out = (sources, targets) if plan.is_batch else (sources[0], targets[0])
+        finish = functools.partial(_in_form_of, plan, arrays, outs)
+        return start_use(plan, a, out, alpha, beta, error=guard.take_interrupts(), convert_result=finish, **options)
+
+
+def _local_arrays(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], beta: object) -> tuple[list[Any], list[Any]]:
+    """The local arrays of both sides.
+
+    Raises
+    ------
+    ArrayError
+        A distributed array has another layout than the plan, or an array of another library is not in host memory.
+    """
+    sources, targets = [], []
+    for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
+        which = f"plan {k}: " if len(plan.pairs) > 1 else ""
+        sources.append(_local_of(f"{which}a", a, pair.desc_a))
+        if out is a and not isinstance(a, Distributed):
+            targets.append(sources[-1])
+        else:
+            targets.append(_local_of(f"{which}out", out, pair.desc_b))
+        if pair.dtype is None and isinstance(a, Distributed) and a.dtype is not None:
+            # this rank's part of the array may have no elements, and so no dtype that the engine sees
+            target = targets[-1]
+            if target is None:
+                adds = Factors.of(1, list_factors("beta", beta, len(plan.pairs))[k], pair.op).beta != 0
+                targets[-1] = make_out(pair.desc_b, a.dtype, pair.part is not None, adds)
+            elif isinstance(target, np.ndarray) and target.size:
+                check_target(target, a.dtype, f"{which}out")
+    return sources, targets
+
+
+def _local_of(name: str, array: Any, desc: Layout) -> Any:
+    """The local array of a distributed array, or of one of another library; or an array of another library as NumPy's."""
+    if isinstance(array, Distributed):
+        return _checked_local(name, array, array.desc, array.local, desc)
+    adapter = None if isinstance(array, np.ndarray) else find(array)
+    error: RedistributionError | None = None
+    if adapter is not None and adapter.communicates:  # other ranks may not read theirs
+        if not isinstance(array, tuple):
+            raise ArrayError(
+                f"{name} is a {type(array).__name__}, whose layout all ranks read: pass as_distributed of it"
+            )
+        array = array[1]
+    elif adapter is not None and desc.comm is not None:
+        try:
+            view = adapter.view(array, desc.comm)
+            if view.layout is not None and view.local is not ...:
+                return _checked_local(name, array, view.layout, view.local, desc)
+        except RedistributionError as caught:
+            if not isinstance(desc, Descriptor) or not hasattr(array, "__dlpack__"):
+                raise
+            error = caught
+    try:
+        return host_array(name, array) if isinstance(desc, Descriptor) else array
+    except ArrayError:  # else an array that can be a local array is taken as one
+        if error is not None:
+            raise error from None
+        raise
+
+
+def _checked_local(name: str, array: Any, layout: Any, local: Any, desc: Layout) -> Any:
+    """A local array, if its layout is the plan's."""
+    if desc.comm is not None and layout.comm is not None:
+        layout = layout.on(desc.comm)
+    if layout != desc:
+        raise ArrayError(f"{name} has the layout {layout!r}, but the plan is for {desc!r}: make a plan of its layout")
+    return local
+
+
+def _in_form_of(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
+    """The result of a use in the caller's form: the array it writes into, or a distributed array if A is one."""
+    results = list(result) if plan.is_batch else [result]
+    for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
+        if isinstance(out, Distributed):
+            results[k] = out
+        elif isinstance(a, Distributed) and out is None:
+            results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
+        elif out is not None and results[k] is not None:
+            results[k] = out
+    return results if plan.is_batch else results[0]
