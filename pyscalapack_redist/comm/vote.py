@@ -283,6 +283,7 @@ class _Message:
 
 
 MOST_CHARACTERS = 300  # of a statement's text
+PLAIN = frozenset({type(None), bool, int, str})
 
 
 def digest(value: object) -> int:
@@ -295,7 +296,9 @@ def _plain(value: object) -> object:
     """A value with NumPy scalars replaced by Python's, whose repr is the same in all versions."""
     if isinstance(value, np.generic):
         return value.item()
-    return tuple([_plain(part) for part in value]) if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    return tuple([part if type(part) in PLAIN else _plain(part) for part in value])
 
 
 class Statement(NamedTuple):

@@ -104,14 +104,17 @@ class Options(NamedTuple):
     comm: MPI.Intracomm | MPI.Intercomm | None = None
     error: BaseException | None = None
 
-    def on_all_ranks(self) -> Options:
-        """The options as they must be equal on all ranks: without the values of one rank, and with numbers for layouts."""
-        via = self.via if self.via is None or isinstance(self.via, str) else tuple([x.layout_digest for x in self.via])
-        return self._replace(via=via, dtype=None, comm=None, error=None)
+    def on_all_ranks(self) -> tuple[Any, ...]:
+        """What must be equal on all ranks, with numbers for layouts."""
+        via = self.via
+        if via is not None and not isinstance(via, str):
+            via = tuple([stop.layout_digest for stop in via])
+        of_messages = self.schedule, self.exchange, self.buffers, via
+        return self.op, self.part, self.fill, *of_messages, self.memory_limit, self.agree
 
     def digest(self) -> int:
         """A number equal on all ranks for equal options."""
-        return _digest(self.on_all_ranks())
+        return digest(self.on_all_ranks())
 
     def describe(self) -> str:
         """The options that differ from the defaults."""
@@ -122,11 +125,6 @@ class Options(NamedTuple):
 
 
 USUAL = Options()
-
-
-@functools.lru_cache(maxsize=64)
-def _digest(options: Options) -> int:
-    return digest(tuple(options))
 
 
 def taking_options(function: F) -> F:

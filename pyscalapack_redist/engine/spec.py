@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -75,10 +74,8 @@ class Spec:
                 "desc_b alone on the side that gets it"
             )
         self._sends, explicit = desc_b is None, comm is not None
-        a, b = (
-            self._check(functools.partial(read_layout, name, desc, self._comm, explicit))
-            for name, desc in (("desc_a", desc_a), ("desc_b", desc_b))
-        )
+        a = self._check(lambda: read_layout("desc_a", desc_a, self._comm, explicit))
+        b = self._check(lambda: read_layout("desc_b", desc_b, self._comm, explicit))
         self.descriptors: tuple[Layout | None, Layout | None] = a, b
         self.knows_both = a is not None and b is not None
         self._check(lambda: _check_layouts(options, a, b))
