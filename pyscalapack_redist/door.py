@@ -20,7 +20,7 @@ from .comm.guard import Guard
 from .comm.transfer import Transfer
 from .engine.local_arrays import check_target, make_out
 from .engine.make import agreed_plan
-from .engine.operands import list_factors
+from .engine.operands import find_wrapped, list_factors
 from .engine.operation import Factors
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.plan import Plan
@@ -128,6 +128,23 @@ def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
 
 
 # -- the arrays of a call of a plan
+
+
+def call_with(plan: Redistribution, arrays: Sequence[Any], outs: Sequence[Any], alpha: object, beta: object) -> Any:
+    """Call a plan with arrays that are distributed or of other libraries; one, or None, for each pair. Collective, as the call.
+
+    What is raised before the vote is for the caller to report.
+    """
+    guard, inside = Guard(), plan.inside
+    local = guard.attempt(lambda: _local_arrays(inside, arrays, outs, beta))
+    if local is None:
+        raise guard.error or RuntimeError("internal error: no local arrays; please report it")
+    a, out = local if inside.is_batch else (local[0][0], local[1][0])
+    if find_wrapped(inside, a, out) is None:
+        result: Any = plan(a, out, alpha=alpha, beta=beta)  # type: ignore[call-overload]
+    else:  # lists of tiles, and subclasses of NumPy's array
+        result = start_use(inside, a, out, alpha, beta).wait()
+    return _in_form_of(inside, arrays, outs, result)
 
 
 def start_with(

@@ -244,6 +244,8 @@ def finish_result(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], facto
 
 def find_wrapped(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
     """The inputs and outs if any is no NumPy array, else None. Errors are ignored here; `prepare_operands` reports them."""
+    if not plan.is_batch:
+        return None if type(a) in PLAIN_TYPES and type(out) in PLAIN_TYPES else ([a], [out])
     try:
         inputs, outs = list_arrays(plan, a, out)
     except ArrayError:

@@ -70,6 +70,7 @@ DEFAULTS = PlanKeywords(
     memory_limit=MEMORY_LIMIT,
     agree="always",
 )
+CHECKED: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in ("comm", "via")}
 
 
 class Options(NamedTuple):
@@ -174,14 +175,20 @@ def read_options(call: str, keywords: Mapping[str, Any]) -> Options:
 
 def _checked(keywords: Mapping[str, Any]) -> Options:
     """What can be checked without layouts and communicators. Recent results are kept, for keywords that cannot change."""
-    others: dict[str, Any] = {**DEFAULTS, **keywords}
-    del others["comm"], others["via"]
-    if isinstance(others["dtype"], FIXED):
+    others = dict(keywords)
+    others.pop("comm", None)
+    others.pop("via", None)
+    if isinstance(others.get("dtype"), FIXED):
         try:
             return _remembered(**others)
         except TypeError:  # not hashable
             pass
-    return _check(**others)
+    return _with_defaults(**others)
+
+
+def _with_defaults(**keywords: Any) -> Options:
+    """The options of these keywords, all but `comm` and `via`."""
+    return _check(**{**CHECKED, **keywords})
 
 
 def _check(
@@ -234,7 +241,7 @@ def _check(
     )
 
 
-_remembered = functools.lru_cache(maxsize=64, typed=True)(_check)  # errors are raised each time
+_remembered = functools.lru_cache(maxsize=64, typed=True)(_with_defaults)  # errors are raised each time
 
 
 def checked_agree(agree: object, exchange: str, buffers: str) -> str:
