@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .group import Group
+from .guard import Guard
 from .vote import Statement, Vote, digest
 
 
@@ -73,6 +74,8 @@ def meet_and_combine(
 ) -> Any:
     """As `Group.combine`, after a vote: if a rank is at another one, all ranks raise. Collective over the group.
 
+    The vote reports interrupts that are held back, as an error.
+
     Parameters
     ----------
     group : Group
@@ -89,7 +92,7 @@ def meet_and_combine(
     CollectiveError
         On the other ranks; on all ranks if they make different calls.
     """
-    number = _number_of(call)
+    number, error = _number_of(call), Guard(error).take_interrupts()
     vote = Vote(failed=group.failure_code(error), call=number)
     return group.agree_and_combine(
         vote, error, lambda: [Statement("the call", number, call)], value, reduce, dozes=dozes
