@@ -415,7 +415,7 @@ class Transfer(Generic[Result]):
         or an interrupt before it is counted, it continues as any other transfer.
         """
         group, payload = self._group, self._payload
-        if self.state < COMPLETE or not group.is_ready or group.transfers:
+        if self.state < COMPLETE or not group.is_ready or group.transfers or group.interrupted:
             return NotImplemented
         if not payload.reset(a, out, group.coming_ticket):
             return NotImplemented

@@ -144,8 +144,8 @@ class Redistribution:
         uses_before = plan.uses_begun if plan.series is not None else 0 if group is None else group.tickets.drawn
         try:
             result: Any = NotImplemented  # no fast path for these arrays: nothing has begun
-            # no fast path while other transfers are in flight, of this thread or of this group
-            if not (progress.thread_state.tasks or (group is not None and group.transfers)):
+            # no fast path while anything else is in flight, of this thread or of this group
+            if not (progress.thread_state.tasks or (group is not None and (group.transfers or group.interrupted))):
                 call = plan.call if alpha is ONE and beta is ZERO else None
                 call = call or find_fast_path(plan, a, out, alpha, beta)
                 if call is not None:

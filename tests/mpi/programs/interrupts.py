@@ -211,12 +211,15 @@ def before_a_batch_is_agreed() -> None:
 
 
 def another_thread_goes_on() -> None:
-    """A call in another thread takes part in what is left of an agreement that was interrupted in this one."""
+    """A call in another thread takes part in what is left of an agreement that was interrupted in this one: in its followup."""
     move = Moves()
     if RANK == 0:
         with interrupted():
             psr.batch(move.plan)
         WORLD.Barrier()
+        (agreement,) = move.plan.inside.group.interrupted
+        while move.plan.inside.group.count(agreement._voting) is None:
+            pass
     else:
         WORLD.Barrier()
         with pytest.raises(psr.CollectiveError, match="rank 0 could not take part: KeyboardInterrupt"):
