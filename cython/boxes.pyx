@@ -11,8 +11,8 @@ import numpy as np
 from .moving cimport MOST_DIMENSIONS, MOST_JOINED, PLAIN, Job, Part, perform
 from .runs cimport Runs, Table, locate
 
-cdef extern from "crossing.h":
-    bint in_squares(Py_ssize_t item) noexcept nogil
+cdef extern from "squares.h":
+    Py_ssize_t side_of_square(Py_ssize_t item) noexcept nogil
 
 cdef enum:
     NARROW = 8  # side of a square in elements: so many lines fit into the first cache even if they compete for the same places
@@ -70,7 +70,7 @@ cdef class Box:
         job.part = NULL
         job.panels = False
         job.to_source = job.to_target = 0
-        job.factors.type = PLAIN
+        job.factors.type, job.factors.take, job.factors.add = PLAIN, True, False
         if blend is not None:
             job.factors = blend.factors
         for k in order:
@@ -94,11 +94,9 @@ cdef class Box:
             job.ss[job.d] = job.ts[job.d] = item if job.d == 0 else 0
             job.d += 1
         job.across = abs(job.ts[0]) > abs(job.ts[1])
-        job.side = NARROW
+        job.side = max(<Py_ssize_t> NARROW, side_of_square(item))
         if job.factors.type != PLAIN and item == 16:
             job.side = 64 // item  # a row is a cache line
-        elif max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
-            job.side = NARROW if in_squares(item) else max(NARROW, min(32, 64 // item))
         # the lines of the sides cross: move by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))

@@ -37,8 +37,8 @@ cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcep
 # Whether the target is streamed and its lines cross those of the source; then larger pieces are faster.
 cdef bint crosses(const Load *load, bint stream) noexcept nogil
 
-# Bytes of a local copy between two polls of messages; `fetched` if packing prefetches its source.
-cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=*) noexcept nogil
+# Bytes of a local copy between two polls of messages.
+cdef int64_t copy_piece(const Load *load, bint stream) noexcept nogil
 
 # Move bytes first to last, of whole elements; `dense` is the address of byte `first` on the dense side, if there is one.
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,

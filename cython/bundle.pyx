@@ -18,7 +18,6 @@ cdef enum:
     LINE_BYTES = 64  # of a cache line
     TOGETHER = 8  # columns between cuts: a transposing move takes squares of this width
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two polls of messages
-    FETCHED_LINES = 4  # least cache lines of each line of the target in such a piece, if its source was prefetched
     CROSSING_PIECE = 2 * 1024 * 1024  # the same for a streamed target whose lines cross those of the source
 
 
@@ -189,12 +188,12 @@ cdef bint crosses(const Load *load, bint stream) noexcept nogil:
     return stream and load.count > 0 and load.sections.job.tiled
 
 
-cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexcept nogil:
+cdef int64_t copy_piece(const Load *load, bint stream) noexcept nogil:
     cdef int64_t piece, unit
     if not crosses(load, stream):
         return stretched(COPY_PIECE)
     unit = LINE_BYTES * line_of(&load.sections.job)  # as many lines as a cache line of the target has elements
-    piece = min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_LINES * unit)) if fetched else stretched(CROSSING_PIECE)
+    piece = stretched(CROSSING_PIECE)
     return piece - piece % unit if unit <= piece else piece
 
 

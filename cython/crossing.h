@@ -1,242 +1,9 @@
-/* Moves between crossing lines of source and target: squares, and streamed cache lines. */
+/* Moves between crossing lines of source and target, with or without factors: tiles, and whole cache lines written past the cache. */
 #ifndef PYSCALAPACK_REDIST_CROSSING
 #define PYSCALAPACK_REDIST_CROSSING
 
+#include "factors.h"
 #include "squares.h"
-
-/* Whether elements of that size are transposed in squares of 8 by 8. */
-static inline int in_squares(ptrdiff_t item) { return item == 8 || item == 4 || item == 2 || item == 1; }
-
-#if defined(__SSE2__)
-/* Squares of 8 by 8 elements whose columns are dense in the target and whose rows are in the source. */
-static inline void transpose_8(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    int i, j;
-    for (i = 0; i < 8; i++)  /* the next squares of these rows: no prefetcher follows so many lines */
-        __builtin_prefetch(s + from0[i] + 64);
-    for (i = 0; i < 8; i += 2)
-        for (j = 0; j < 8; j += 2) {
-            const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 8 * j));
-            const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 8 * j));
-            _mm_storeu_si128((__m128i *)(d + to1[j] + 8 * i), _mm_unpacklo_epi64(a, b));
-            _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 8 * i), _mm_unpackhi_epi64(a, b));
-        }
-}
-
-static inline void transpose_4(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    int i, j;
-    for (i = 0; i < 8; i += 4)
-        for (j = 0; j < 8; j += 4) {
-            const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 4 * j));
-            const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 4 * j));
-            const __m128i c = _mm_loadu_si128((const __m128i *)(s + from0[i + 2] + 4 * j));
-            const __m128i e = _mm_loadu_si128((const __m128i *)(s + from0[i + 3] + 4 * j));
-            const __m128i ab = _mm_unpacklo_epi32(a, b), ce = _mm_unpacklo_epi32(c, e);
-            const __m128i AB = _mm_unpackhi_epi32(a, b), CE = _mm_unpackhi_epi32(c, e);
-            _mm_storeu_si128((__m128i *)(d + to1[j] + 4 * i), _mm_unpacklo_epi64(ab, ce));
-            _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 4 * i), _mm_unpackhi_epi64(ab, ce));
-            _mm_storeu_si128((__m128i *)(d + to1[j + 2] + 4 * i), _mm_unpacklo_epi64(AB, CE));
-            _mm_storeu_si128((__m128i *)(d + to1[j + 3] + 4 * i), _mm_unpackhi_epi64(AB, CE));
-        }
-}
-
-/* Pairs of rows, then pairs of pairs, and so on: after three steps a register has one column, or two of single bytes. */
-static inline void transpose_2(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    __m128i r[8], low[4], high[4];
-    int i, half;
-    for (i = 0; i < 8; i++)
-        r[i] = _mm_loadu_si128((const __m128i *)(s + from0[i]));
-    for (i = 0; i < 4; i++) {
-        low[i] = _mm_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
-        high[i] = _mm_unpackhi_epi16(r[2 * i], r[2 * i + 1]);
-    }
-    for (half = 0; half < 2; half++) {
-        const __m128i *p = half ? high : low;
-        const __m128i a = _mm_unpacklo_epi32(p[0], p[1]), b = _mm_unpacklo_epi32(p[2], p[3]);
-        const __m128i c = _mm_unpackhi_epi32(p[0], p[1]), e = _mm_unpackhi_epi32(p[2], p[3]);
-        _mm_storeu_si128((__m128i *)(d + to1[4 * half]), _mm_unpacklo_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(d + to1[4 * half + 1]), _mm_unpackhi_epi64(a, b));
-        _mm_storeu_si128((__m128i *)(d + to1[4 * half + 2]), _mm_unpacklo_epi64(c, e));
-        _mm_storeu_si128((__m128i *)(d + to1[4 * half + 3]), _mm_unpackhi_epi64(c, e));
-    }
-}
-
-static inline void transpose_1(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    __m128i r[8], p[4], both[4];
-    int i;
-    for (i = 0; i < 8; i++)
-        r[i] = _mm_loadl_epi64((const __m128i *)(s + from0[i]));
-    for (i = 0; i < 4; i++)
-        p[i] = _mm_unpacklo_epi8(r[2 * i], r[2 * i + 1]);
-    for (i = 0; i < 2; i++) {
-        const __m128i a = i ? _mm_unpackhi_epi16(p[0], p[1]) : _mm_unpacklo_epi16(p[0], p[1]);
-        const __m128i b = i ? _mm_unpackhi_epi16(p[2], p[3]) : _mm_unpacklo_epi16(p[2], p[3]);
-        both[2 * i] = _mm_unpacklo_epi32(a, b);
-        both[2 * i + 1] = _mm_unpackhi_epi32(a, b);
-    }
-    for (i = 0; i < 4; i++) {
-        _mm_storel_epi64((__m128i *)(d + to1[2 * i]), both[i]);
-        _mm_storel_epi64((__m128i *)(d + to1[2 * i + 1]), _mm_unpackhi_epi64(both[i], both[i]));
-    }
-}
-
-static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
-{
-    switch (item) {
-    case 8: transpose_8(d, to1, s, from0); break;
-    case 4: transpose_4(d, to1, s, from0); break;
-    case 2: transpose_2(d, to1, s, from0); break;
-    default: transpose_1(d, to1, s, from0); break;
-    }
-}
-
-/* Places ascend by at least an element, so their span shows whether they are dense. */
-#define DENSE(PLACES) ((PLACES)[7] - (PLACES)[0] == 7 * item)
-static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                             const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
-{
-    if (rows != 8 || columns != 8 || !in_squares(item))
-        return 0;
-    if (DENSE(to0) && DENSE(from1))
-        transpose_square(d + to0[0], to1, s + from1[0], from0, item);
-    else if (DENSE(to1) && DENSE(from0))
-        transpose_square(d + to1[0], to0, s + from0[0], from1, item);
-    else
-        return 0;
-    return 1;
-}
-
-enum { LINES_AHEAD = 8 };  /* cache lines by which a line of the source is fetched ahead: no prefetcher knows the next run */
-
-/* Prefetch (k, j + distance) of two lists of places; beyond the end, a place of the next `step` lines. */
-INLINE void fetch_ahead(const char *s, const ptrdiff_t *from0, ptrdiff_t k, ptrdiff_t rows, ptrdiff_t step, const ptrdiff_t *from1, ptrdiff_t j,
-                        ptrdiff_t columns, ptrdiff_t distance)
-{
-    j += distance;
-    if (j >= columns) {
-        j = (j - columns) % columns;
-        k += step;
-    }
-    if (k < rows)
-        __builtin_prefetch(s + from0[k] + from1[j]);
-}
-
-/* A cache line of a line of the target. Incomplete ones, and elements of 4 bytes, use ordinary stores. */
-INLINE void stream_line(char *to, const char *from, const ptrdiff_t *from0, ptrdiff_t first, ptrdiff_t rows, ptrdiff_t item)
-{
-    const ptrdiff_t last = first + 64 / item;
-    ptrdiff_t i;
-    if (first < 0 || last > rows || item == 4)
-        for (i = first < 0 ? 0 : first; i < last && i < rows; i++)
-            memcpy(to + i * item, from + from0[i], item);
-    else if (item == 8)
-        for (i = first; i < last; i += 2)
-            _mm_stream_pd((double *)(to + i * item), _mm_loadh_pd(_mm_load_sd((const double *)(from + from0[i])), (const double *)(from + from0[i + 1])));
-    else
-        for (i = first; i < last; i++)
-            _mm_stream_si128((__m128i *)(to + i * item), _mm_loadu_si128((const __m128i *)(from + from0[i])));
-}
-
-/* Whole cache lines of several lines of the target, gathered from as many lines of the source as each has elements, of 8 or 16 bytes.
- * Each line of the target may begin anywhere in a cache line. */
-INLINE void stream_gathered(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
-                            ptrdiff_t columns, ptrdiff_t item)
-{
-    const ptrdiff_t whole = 64 / item;
-    ptrdiff_t j, k;
-    for (k = 0; k < rows; k += whole)
-        for (j = 0; j < columns; j++) {
-            char *const to = d + to1[j];
-            const ptrdiff_t before = (ptrdiff_t)(-(uintptr_t)to & 63) / item;
-            fetch_ahead(s, from0, k + j % whole, rows, whole, from1, j, columns, LINES_AHEAD * whole);
-            if (k == 0 && before)
-                stream_line(to, s + from1[j], from0, before - whole, rows, item);
-            stream_line(to, s + from1[j], from0, k + before, rows, item);
-        }
-}
-
-/* The element of a line of the target with which a cache line begins, the first or one before it. */
-INLINE ptrdiff_t first_line(const char *line, ptrdiff_t item)
-{
-    const ptrdiff_t before = (ptrdiff_t)(-(uintptr_t)line & 63) / item;
-    return before ? before - 64 / item : 0;
-}
-
-/* Lines of the target at this distance, or a multiple, conflict unless several cache lines of each are written in a row. */
-enum { FAR = 512, LINES_TOGETHER = 2 };
-
-/* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are transposed in the
- * first cache: source lines far apart by a power of two would drive each other out of it if only a few elements of each were read at a time. */
-INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
-                           ptrdiff_t columns, ptrdiff_t item)
-{
-    const ptrdiff_t side = 64 / item;
-    const int wide = is_wide();
-    char square[LARGEST_SQUARE] __attribute__((aligned(64)));
-    const ptrdiff_t together = columns > 1 && (to1[1] - to1[0]) % FAR == 0 ? LINES_TOGETHER : 1;
-    ptrdiff_t first, k, j, q, n = 0;
-    for (first = first_line(d + to1[0], item); first < rows; first += together * side)
-        for (j = 0; j < columns; j += n)
-            for (k = first; k < rows && k < first + together * side; k += side) {
-                n = columns - j < side ? columns - j : side;
-                for (q = 0; q < n; q++)
-                    fetch_ahead(s, from0, (k < 0 ? 0 : k) + (j + q) % side, rows, together * side, from1, j + q, columns,
-                                LINES_AHEAD / together * side);
-                if (k < 0 || k + side > rows || n < side || from1[j + side - 1] - from1[j] != 64 - item)
-                    for (q = j; q < j + n; q++)
-                        stream_line(d + to1[q], s + from1[q], from0, k, rows, item);
-                else if (wide)
-                    stream_square(d + item * k, to1 + j, s + from1[j], from0 + k, item);
-                else {
-                    turn_square(square, s + from1[j], from0 + k, item, 0);
-                    for (q = 0; q < side; q++)
-                        stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
-                }
-            }
-}
-
-/* Whether elements of that size can be streamed so. */
-static inline int crosses_past(ptrdiff_t item) { return item == 4 || item == 8 || item == 16; }
-
-enum {
-    SHORTEST_ROW = 128,  /* least bytes of a row for streaming */
-    LONG_ROW = 512       /* least bytes of a row with any alignment: few of its cache lines are incomplete */
-};
-
-/* Stream a tile whose rows are dense in the target; 0 if its elements, places or rows do not allow it. */
-static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
-                       ptrdiff_t columns, ptrdiff_t item)
-{
-    const uintptr_t begin = (uintptr_t)(d + to1[0]);
-    const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-begin & 63);
-    uintptr_t apart = 0;
-    ptrdiff_t j;
-    if (n < SHORTEST_ROW || !crosses_past(item))
-        return 0;
-    for (j = 1; j < columns; j++)
-        apart |= (uintptr_t)(to1[j] - to1[0]);
-    if (((begin | apart) & (item - 1)) || (n < LONG_ROW && ((apart & 63) || 8 * ((n - before) & ~63) < 7 * n)))
-        return 0;
-    if (!(apart & 63) && item == 4)
-        stream_squares(d, to1, s, from0, from1, rows, columns, 4);
-    else if (!(apart & 63) && item == 8)
-        stream_squares(d, to1, s, from0, from1, rows, columns, 8);
-    else if (item == 8)
-        stream_gathered(d, to1, s, from0, from1, rows, columns, 8);
-    else if (item == 16)
-        stream_gathered(d, to1, s, from0, from1, rows, columns, 16);
-    else
-        return 0;
-    return 1;
-}
-#else
-#define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
-#define crosses_past(item) 0
-#define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
-#endif
 
 /* Prefetch the cache lines of a square of the source and of the target: a diagonal meets each of them, along
  * whichever dimension they run. */
@@ -251,23 +18,178 @@ static inline void fetch_square(const char *d, const ptrdiff_t *to0, const ptrdi
 }
 
 /* Element (i, j) of a tile is at the sum of two offsets. */
-#define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
-    memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES)
 static inline void copy_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                       const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    ptrdiff_t i, j;
-    if (transposed_square(d, to0, to1, s, from0, from1, rows, columns, item))
-        return;
-    switch (item) {
-    case 8: TILED(8); break;
-    case 4: TILED(4); break;
-    case 16: TILED(16); break;
-    case 2: TILED(2); break;
-    case 1: TILED(1); break;
-    case 24: TILED(24); break;
-    default: TILED(item); break;
+    if (columns > 1 && to1[1] - to1[0] == item)
+        gather(d, to1, to0, s, from1, from0, columns, rows, item);
+    else
+        gather(d, to0, to1, s, from0, from1, rows, columns, item);
+}
+
+enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
+
+/* A tile is transposed into a buffer first, fast in squares; then both sides of the sum have lines. */
+static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f)
+{
+    char tile[LARGEST_TILE * LARGEST_TILE * LARGEST_ITEM] __attribute__((aligned(64)));
+    ptrdiff_t place0[LARGEST_TILE], place1[LARGEST_TILE], i, j, n;
+    for (i = 0; i < rows; i++)
+        place0[i] = i * item;
+    for (j = 0; j < columns; j++)
+        place1[j] = j * rows * item;
+    if (f->take)
+        gather(tile, place0, place1, s, from0, from1, rows, columns, item);
+    for (i = 0; i < rows; i = n) {  /* elements at equal distances in the target */
+        const ptrdiff_t step = i + 1 < rows ? to0[i + 1] - to0[i] : item;
+        for (n = i + 1; n < rows && to0[n] - to0[n - 1] == step; n++)
+            ;
+        add_lines(d + to0[i], step, tile + place0[i], item, n - i, (Lines){to1, 0, rows * item, columns}, f);
     }
+}
+
+enum {
+    HEIGHT = 256,         /* bytes of a line of the target that are written together: memory writes a few cache lines in a row faster */
+    WIDTH = 512,          /* bytes of a line of the source that are read together */
+    LARGEST = 32,         /* most bytes of an element of a streamed tile */
+    MOST = 512,           /* most columns of a streamed tile */
+    SHORTEST_ROW = 128,   /* least bytes of a row for streaming */
+    LONG_ROW = 512        /* least bytes of a row with any alignment: few of its cache lines are incomplete */
+};
+
+/* The cache lines of the source that are read next, line by line: no prefetcher follows so many lines, or knows the next run. */
+typedef struct {
+    const char *s;
+    const ptrdiff_t *from0;
+    ptrdiff_t row, last, line, count, lines[MOST];
+} Ahead;
+
+static inline void look_ahead(Ahead *a, const ptrdiff_t *from1, ptrdiff_t columns, ptrdiff_t row, ptrdiff_t last)
+{
+    ptrdiff_t k;
+    a->row = row;
+    a->last = last;
+    a->line = a->count = 0;
+    for (k = 0; k < columns; k++)
+        if (k == 0 || ((uintptr_t)(a->s + from1[k]) ^ (uintptr_t)(a->s + from1[k - 1])) & ~(uintptr_t)63)
+            a->lines[a->count++] = from1[k];
+}
+
+INLINE void fetch_some(Ahead *a, ptrdiff_t n)
+{
+    for (; n > 0 && a->row < a->last; n--) {
+        __builtin_prefetch(a->s + a->from0[a->row] + a->lines[a->line]);
+        if (++a->line == a->count) {
+            a->line = 0;
+            a->row++;
+        }
+    }
+}
+
+/* Whole cache lines past the cache; the last one may be left incomplete, and the first one. */
+static inline void write_part(char *to, const char *from, ptrdiff_t n)
+{
+    ptrdiff_t head = (ptrdiff_t)(-(uintptr_t)to & 63);
+    if (head > n)
+        head = n;
+    copy_short(to, from, head);
+    stream_lines(to + head, from + head, (n - head) & ~(ptrdiff_t)63, 0);
+    copy_short(to + n - ((n - head) & 63), from + n - ((n - head) & 63), (n - head) & 63);
+}
+
+/* Rows of the tile are lines of the target. They are written in windows of whole cache lines: of each row HEIGHT bytes from its first
+ * cache line in the window on. Squares go directly into the target where rows begin in one place to a cache line, others through a buffer.
+ * With beta rows are read, and stay in the cache. */
+INLINE void stream_items(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                         ptrdiff_t columns, ptrdiff_t item, int uneven, const Factors *f)
+{
+    const ptrdiff_t side = side_of_square(item), group = 64 / item, width = WIDTH / item / group * group, bytes = rows * item;
+    const ptrdiff_t to_line = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63), before = f->add && to_line % item ? 0 : to_line;
+    const ptrdiff_t extra = uneven && !f->add ? 64 : 0;
+    char buffer[64 * (HEIGHT + 128)] __attribute__((aligned(64)));
+    ptrdiff_t place0[HEIGHT + 128], place1[64], height = 64, pitch, begin, j, k, i, q, m;
+    Ahead ahead;
+    while (height % item)
+        height += 64;
+    height *= height < HEIGHT ? HEIGHT / height : 1;
+    pitch = (height + extra + 2 * item + 63) / 64 * 64;
+    for (i = 0; i < pitch / item; i++)
+        place0[i] = i * item;
+    for (q = 0; q < group; q++)
+        place1[q] = q * pitch;
+    ahead.s = s;
+    ahead.from0 = from0;
+    for (begin = before ? before - 64 : 0; begin < bytes; begin += height) {
+        const ptrdiff_t first = begin > 0 ? begin / item : 0, after = (begin + height + extra + item - 1) / item;
+        const ptrdiff_t last = after < rows ? after : rows, next = 2 * last - first < rows ? 2 * last - first : rows;
+        const ptrdiff_t till = begin + height < bytes ? begin + height : bytes;
+        const int whole = !uneven && begin >= 0 && begin % item == 0 && (till - begin) % 64 == 0;
+        for (j = 0; j < columns; j += width) {
+            const ptrdiff_t end = j + width < columns ? j + width : columns;
+            if (end < columns)
+                look_ahead(&ahead, from1 + end, end + width < columns ? width : columns - end, first, last);
+            else
+                look_ahead(&ahead, from1, columns < width ? columns : width, last, next);
+            for (k = j; k < end; k += group) {
+                const ptrdiff_t n = k + group < end ? group : end - k;
+                if (whole && f->type == PLAIN && item >= 4 && side * item == 16 && n == group && from1[k + n - 1] - from1[k] == 64 - item) {
+                    for (m = first; m < last; m += group) {
+                        fetch_some(&ahead, group);
+                        for (q = 0; q < group; q += side)
+                            for (i = m; i < m + group; i += side)
+                                turn(d + i * item, to1 + k + q, s + from1[k + q], from0 + i, item, 1);
+                    }
+                    continue;
+                }
+                if (f->take)
+                    gather_items(buffer, place0, place1, s, from0 + first, from1 + k, last - first, n, item);
+                if (f->add) {
+                    const ptrdiff_t from = begin > 0 ? begin : 0;
+                    for (q = 0; q < group && k + group + q < columns; q++)
+                        for (m = from; m < till; m += 64)
+                            __builtin_prefetch(d + to1[k + group + q] + m, 1);
+                    fetch_some(&ahead, last - first);
+                    add_lines(d + from, item, buffer + from - first * item, item, (till - from) / item, (Lines){to1 + k, 0, pitch, n}, f);
+                    continue;
+                }
+                if (f->type != PLAIN)
+                    add_lines(buffer, item, buffer, item, last - first, (Lines){NULL, pitch, pitch, n}, f);
+                for (q = 0; q < n; q++) {
+                    char *row = d + to1[k + q];
+                    const ptrdiff_t shift = (ptrdiff_t)(-(uintptr_t)(row + begin) & 63);
+                    const ptrdiff_t from = begin > 0 ? begin + shift : 0, to = begin + height + shift < bytes ? begin + height + shift : bytes;
+                    fetch_some(&ahead, (last - first) / group + 1);
+                    if (from < to)
+                        write_part(row + from, buffer + place1[q] + from - first * item, to - from);
+                }
+            }
+        }
+    }
+}
+
+/* Stream a tile whose rows are dense in the target; 0 if its elements, places or rows do not allow it. */
+static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                       ptrdiff_t columns, ptrdiff_t item, const Factors *f)
+{
+    const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63);
+    uintptr_t apart = 0;
+    ptrdiff_t j;
+    if (n < SHORTEST_ROW || item > LARGEST)
+        return 0;
+    for (j = 1; j < columns; j++)
+        apart |= (uintptr_t)(to1[j] - to1[0]) & 63;
+    if (f->type == PLAIN && n < LONG_ROW && (apart || 8 * ((n - before) & ~(ptrdiff_t)63) < 7 * n))
+        return 0;
+    switch (item) {
+    case 8: stream_items(d, to1, s, from0, from1, rows, columns, 8, apart != 0, f); break;
+    case 4: stream_items(d, to1, s, from0, from1, rows, columns, 4, apart != 0, f); break;
+    case 16: stream_items(d, to1, s, from0, from1, rows, columns, 16, apart != 0, f); break;
+    case 2: stream_items(d, to1, s, from0, from1, rows, columns, 2, apart != 0, f); break;
+    case 1: stream_items(d, to1, s, from0, from1, rows, columns, 1, apart != 0, f); break;
+    default: stream_items(d, to1, s, from0, from1, rows, columns, item, apart != 0, f); break;
+    }
+    return 1;
 }
 
 #endif

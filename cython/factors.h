@@ -2,7 +2,7 @@
 #ifndef PYSCALAPACK_REDIST_FACTORS
 #define PYSCALAPACK_REDIST_FACTORS
 
-#include "crossing.h"
+#include "kernels.h"
 
 enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
 typedef struct { int type, conjugate, take, add; double alpha[2], beta[2]; } Factors;
@@ -108,97 +108,17 @@ static inline void add_dense_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff
 
 /* As `copy_message_runs`, if some messages have factors. */
 static inline void add_message_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
-                            const ptrdiff_t *items, const MessageRun *runs, ptrdiff_t count, Tail *tail)
+                            const ptrdiff_t *items, const MessageRun *runs, ptrdiff_t count, Tail *tail, ptrdiff_t ahead)
 {
     ptrdiff_t k;
     for (k = 0; k < count; k++) {
         const MessageRun *run = runs + k;
         const ptrdiff_t item = items[run->message];
-        if (factors[run->message]->type == PLAIN || past[run->message] == FETCHED_ONLY)
-            copy_message_runs(d, s, past, run, 1, tail);
+        if (factors[run->message]->type == PLAIN)
+            copy_message_runs(d, s, past, run, 1, tail, ahead);
         else
             add_run(d[run->message] + run->to, item, s[run->message] + run->from, item, run->n / item, factors[run->message]);
     }
 }
-
-enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
-
-/* A tile is transposed into a buffer first, fast in squares; then both sides of the sum have lines. */
-static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f)
-{
-    char tile[LARGEST_TILE * LARGEST_TILE * LARGEST_ITEM] __attribute__((aligned(64)));
-    ptrdiff_t place0[LARGEST_TILE], place1[LARGEST_TILE], i, j, n;
-    for (i = 0; i < rows; i++)
-        place0[i] = i * item;
-    for (j = 0; j < columns; j++)
-        place1[j] = j * rows * item;
-    if (f->take)
-        copy_tile(tile, place0, place1, s, from0, from1, rows, columns, item);
-    for (i = 0; i < rows; i = n) {  /* elements at equal distances in the target */
-        const ptrdiff_t step = i + 1 < rows ? to0[i + 1] - to0[i] : item;
-        for (n = i + 1; n < rows && to0[n] - to0[n - 1] == step; n++)
-            ;
-        add_lines(d + to0[i], step, tile + place0[i], item, n - i, (Lines){to1, 0, rows * item, columns}, f);
-    }
-}
-
-#if defined(__SSE2__)
-/* As `stream_squares`, wherever lines of the target begin, and along these. With beta the target is read, and stays in the cache;
- * otherwise whole cache lines are streamed. */
-INLINE void add_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
-                        ptrdiff_t columns, ptrdiff_t item, int past, const Factors *f)
-{
-    const ptrdiff_t side = 64 / item, first = first_line(d + to1[0], item);
-    const int wide = is_wide();
-    char square[LARGEST_SQUARE] __attribute__((aligned(64)));
-    ptrdiff_t j, k, i, q, n;
-    for (j = 0; j < columns; j += n) {
-        n = columns - j < side ? columns - j : side;
-        for (k = first; k < rows; k += side) {
-            const ptrdiff_t begin = k < 0 ? 0 : k, end = k + side < rows ? k + side : rows;
-            for (q = 0; q < side && j + side + q < columns; q++) {  /* the square beside this one */
-                if (begin + q < end)
-                    __builtin_prefetch(s + from0[begin + q] + from1[j + side + q]);
-                if (f->add)
-                    __builtin_prefetch(d + to1[j + side + q] + item * begin, 1);
-            }
-            if (f->take && end - begin == side && n == side && from1[j + side - 1] - from1[j] == 64 - item)
-                turn_square(square, s + from1[j], from0 + k, item, wide);
-            else if (f->take)
-                for (q = 0; q < n; q++)
-                    for (i = begin; i < end; i++)
-                        memcpy(square + 64 * q + item * (i - k), s + from1[j + q] + from0[i], item);
-            if (past && end - begin == side) {
-                add_run(square, item, square, item, n * side, f);
-                for (q = 0; q < n; q++)
-                    stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
-            } else
-                add_lines(d + item * begin, item, square + item * (begin - k), item, end - begin, (Lines){to1 + j, 0, 64, n}, f);
-        }
-    }
-}
-
-/* Stream a tile whose rows are dense in the target; 0 if they are too short. */
-static inline int stream_added_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
-                       ptrdiff_t columns, ptrdiff_t item, const Factors *f)
-{
-    uintptr_t places = (uintptr_t)(d + to1[0]) & (item - 1);
-    ptrdiff_t j;
-    if (rows * item < SHORTEST_ROW)
-        return 0;
-    for (j = 1; j < columns; j++)
-        places |= (uintptr_t)(to1[j] - to1[0]) & 63;
-    if (item == 4)
-        add_squares(d, to1, s, from0, from1, rows, columns, 4, !f->add && !places, f);
-    else if (item == 8)
-        add_squares(d, to1, s, from0, from1, rows, columns, 8, !f->add && !places, f);
-    else
-        add_squares(d, to1, s, from0, from1, rows, columns, 16, !f->add && !places, f);
-    return 1;
-}
-#else
-#define stream_added_tile(d, to1, s, from0, from1, rows, columns, item, f) 0
-#endif
 
 #endif

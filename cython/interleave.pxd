@@ -4,10 +4,6 @@ from libc.stdint cimport int64_t
 
 from .moving cimport Job
 
-cdef extern from "kernels.h":
-    enum:
-        FETCHED_ONLY  # a message that is only prefetched, because it is moved soon after
-
 # The messages of `move_interleaved`; made by `make_interleaving`, freed by `free_interleaving`.
 cdef struct Interleaving
 
@@ -20,9 +16,6 @@ cdef void write_past(Interleaving *interleaving, Py_ssize_t message, bint past) 
 
 # Whether two messages can be interleaved, along the lines of their sources or of their targets.
 cdef bint same_lines(const Job *a, const Job *b, bint by_source) noexcept
-
-# The same for a message and one whose source is only prefetched with it.
-cdef bint same_lines_read(const Job *a, const Job *b) noexcept
 
 # The number of lines of a message.
 cdef int64_t lines_of(const Job *job) noexcept nogil

@@ -20,20 +20,21 @@ cdef extern from "kernels.h":
     ctypedef struct Tail:
         size_t n
     void copy_message_runs(char *const *d, const char *const *s, const char *past, const MessageRun *runs, Py_ssize_t count,
-                     Tail *tail) noexcept nogil
+                     Tail *tail, Py_ssize_t ahead) noexcept nogil
     void end_tail(Tail *tail) noexcept nogil
     void end_stream() noexcept nogil
 
 cdef extern from "factors.h":
     void add_message_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
-                         const Py_ssize_t *items, const MessageRun *runs, Py_ssize_t count, Tail *tail) noexcept nogil
+                         const Py_ssize_t *items, const MessageRun *runs, Py_ssize_t count, Tail *tail, Py_ssize_t ahead) noexcept nogil
 
 cdef enum:
     MOST_RUNS = 1 << 15  # of one line
+    FAR_AHEAD = 8192  # bytes by which lines are fetched ahead
     MOST_COMPARED = 1 << 16  # runs of the other dimensions
 
 cdef struct Interleaving:
-    Py_ssize_t count, n_runs
+    Py_ssize_t count, n_runs, ahead
     const Job **jobs
     MessageRun *runs
     char *past
@@ -86,13 +87,15 @@ cdef Interleaving *make_interleaving(const Job **jobs, const char *past, Py_ssiz
         interleaving.jobs[k] = jobs[k]
         interleaving.factors[k], interleaving.items[k] = &jobs[k].factors, jobs[k].item
         interleaving.past[k] = past[k]
-        interleaving.adds = interleaving.adds or (jobs[k].factors.type != PLAIN and past[k] != FETCHED_ONLY)
+        interleaving.adds = interleaving.adds or (jobs[k].factors.type != PLAIN)
         begin(jobs[k].axes[0], 0, jobs[k].axes[0].total, &c)
         while next_run(jobs[k].axes[0], &c):
             interleaving.runs[n] = MessageRun(c.x * jobs[k].item, c.y * jobs[k].item, c.count * jobs[k].item, k)
             n += 1
     interleaving.n_runs = n
     qsort(interleaving.runs, n, sizeof(MessageRun), _by_from if by_source else _by_to)
+    # read from end to end, but by several loops, which prefetchers do not follow as one
+    interleaving.ahead = FAR_AHEAD if by_source else 0
     return interleaving
 
 
@@ -136,9 +139,9 @@ cdef void move_interleaved(Interleaving *interleaving, const char **sources, cha
                 c.count -= 1
             if interleaving.adds:
                 add_message_runs(interleaving.line_t, interleaving.line_s, interleaving.past, interleaving.factors, interleaving.items, interleaving.runs, interleaving.n_runs,
-                                &tail)
+                                &tail, interleaving.ahead)
                 continue
-            copy_message_runs(interleaving.line_t, interleaving.line_s, interleaving.past, interleaving.runs, interleaving.n_runs, &tail)
+            copy_message_runs(interleaving.line_t, interleaving.line_s, interleaving.past, interleaving.runs, interleaving.n_runs, &tail, interleaving.ahead)
         first += width
     end_tail(&tail)
     end_stream()
@@ -154,10 +157,6 @@ cdef bint _in_lines(const Job *job) noexcept:
 
 cdef int64_t _runs(const Table *runs) noexcept:
     return (runs.total + runs.per_period - 1) // runs.per_period * runs.size if runs.total else 0
-
-
-cdef bint same_lines_read(const Job *a, const Job *b) noexcept:
-    return _in_lines(a) and b.part == NULL and b.axes[0].unit and b.ss[0] == b.item and _same_lines(a, b, True)
 
 
 cdef bint same_lines(const Job *a, const Job *b, bint by_source) noexcept:

@@ -30,23 +30,38 @@ INLINE void copy_short(char *d, const char *s, size_t n)
     if (n & 1) *d = *s;
 }
 
-INLINE void copy_run(char *d, const char *s, size_t n)
+/* Bytes of the source by which its runs are fetched ahead, where there are gaps between them: prefetchers fetch the gaps. */
+enum {
+    AHEAD = 8192,
+    LONG_RUN = 1024  /* least bytes of a run to fetch ahead with ordinary stores: of shorter ones the processor reads several at a time */
+};
+
+/* A run, and `ahead` bytes further on what is read soon; 0: nothing. */
+INLINE void copy_run(char *d, const char *s, size_t n, ptrdiff_t ahead)
 {
-    if (n >= 128)
+    if (n >= 128 && ahead == 0) {
         memcpy(d, s, n);
-    else
-        copy_short(d, s, n);
+        return;
+    }
+    for (; n >= 128; n -= 64, d += 64, s += 64) {
+        uint64_t w[8];
+        __builtin_prefetch(s + ahead);
+        memcpy(w, s, 64);
+        memcpy(d, w, 64);
+    }
+    copy_short(d, s, n);
 }
 
 #if defined(__SSE2__)
 /* The beginning of a streamed cache line, buffered until the next run completes it: half a line would cost a read. */
 typedef struct { char *at; size_t n; char line[64] __attribute__((aligned(64))); } Tail;
 
-static inline void stream_lines(char *d, const char *s, size_t n)
+static inline void stream_lines(char *d, const char *s, size_t n, ptrdiff_t ahead)
 {
     for (; n >= 64; n -= 64, d += 64, s += 64) {
         const __m128i a = _mm_loadu_si128((const __m128i *)s), b = _mm_loadu_si128((const __m128i *)s + 1);
         const __m128i c = _mm_loadu_si128((const __m128i *)s + 2), e = _mm_loadu_si128((const __m128i *)s + 3);
+        __builtin_prefetch(s + ahead);
         _mm_stream_si128((__m128i *)d, a);
         _mm_stream_si128((__m128i *)d + 1, b);
         _mm_stream_si128((__m128i *)d + 2, c);
@@ -82,7 +97,7 @@ enum { LEAST_UNIT = 16 };
 #endif
 
 /* As `stream_run`, for runs of whole units: each is streamed by itself, which completes lines as well. */
-INLINE void stream_units(Tail *t, char *d, const char *s, size_t n, size_t unit)
+INLINE void stream_units(Tail *t, char *d, const char *s, size_t n, size_t unit, ptrdiff_t ahead)
 {
     size_t k, part;
     if (t->n) {
@@ -107,23 +122,23 @@ INLINE void stream_units(Tail *t, char *d, const char *s, size_t n, size_t unit)
     d += part; s += part; n -= part;
     t->n = n & 63;
     t->at = d + (n - t->n);
-    stream_lines(d, s, n - t->n);
+    stream_lines(d, s, n - t->n, ahead);
     for (k = 0; k < t->n; k += unit)
         memcpy(t->line + k, s + (n - t->n) + k, unit);
 }
 
 /* A run whose whole lines are streamed, together with adjacent runs. */
-static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
+static inline void stream_run(Tail *t, char *d, const char *s, size_t n, ptrdiff_t ahead)
 {
     size_t part;
     if (t->n && t->at + t->n != d)
         end_tail(t);
     if ((((uintptr_t)d | n | t->n) & 15) == 0) {
-        stream_units(t, d, s, n, 16);
+        stream_units(t, d, s, n, 16, ahead);
         return;
     }
     if ((((uintptr_t)d | n | t->n) & (LEAST_UNIT - 1)) == 0) {
-        stream_units(t, d, s, n, LEAST_UNIT);
+        stream_units(t, d, s, n, LEAST_UNIT, ahead);
         return;
     }
     if (t->n) {
@@ -132,7 +147,7 @@ static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
         t->n += part; d += part; s += part; n -= part;
         if (t->n < 64)
             return;
-        stream_lines(t->at, t->line, 64);
+        stream_lines(t->at, t->line, 64, 0);
         t->n = 0;
     }
     part = (size_t)(-(uintptr_t)d & 63);
@@ -141,7 +156,7 @@ static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
     copy_short(d, s, part);
     d += part; s += part; n -= part;
     part = n & 63;
-    stream_lines(d, s, n - part);
+    stream_lines(d, s, n - part, ahead);
     if (part) {
         t->at = d + (n - part);
         t->n = part;
@@ -152,29 +167,23 @@ static inline void end_stream(void) { _mm_sfence(); }
 #else
 typedef struct { size_t n; } Tail;
 static inline void end_tail(Tail *t) { (void)t; }
-static inline void stream_run(Tail *t, char *d, const char *s, size_t n) { (void)t; copy_run(d, s, n); }
-static inline void stream_lines(char *d, const char *s, size_t n) { memcpy(d, s, n); }
+static inline void stream_run(Tail *t, char *d, const char *s, size_t n, ptrdiff_t ahead) { (void)t; copy_run(d, s, n, ahead); }
+static inline void stream_lines(char *d, const char *s, size_t n, ptrdiff_t ahead) { (void)ahead; memcpy(d, s, n); }
 static inline void end_stream(void) { }
 #endif
 
 /* A run of one of several messages: its offsets in the lines of source and target, in bytes. */
 typedef struct { ptrdiff_t from, to, n, message; } MessageRun;
 
-/* Kinds of a message: ordinary stores, non-temporal stores, or only prefetched, because it is moved soon after. */
-enum { THROUGH, PAST, FETCHED_ONLY };
-
-static inline void copy_message_runs(char *const *d, const char *const *s, const char *past, const MessageRun *runs, ptrdiff_t count, Tail *tail)
+static inline void copy_message_runs(char *const *d, const char *const *s, const char *past, const MessageRun *runs, ptrdiff_t count, Tail *tail, ptrdiff_t ahead)
 {
-    ptrdiff_t k, i;
+    ptrdiff_t k;
     for (k = 0; k < count; k++) {
         const MessageRun run = runs[k];
-        if (past[run.message] == FETCHED_ONLY)
-            for (i = 0; i < run.n; i += 64)
-                __builtin_prefetch(s[run.message] + run.from + i, 0, 2);
-        else if (past[run.message])
-            stream_run(tail, d[run.message] + run.to, s[run.message] + run.from, run.n);
+        if (past[run.message])
+            stream_run(tail, d[run.message] + run.to, s[run.message] + run.from, run.n, ahead);
         else
-            copy_run(d[run.message] + run.to, s[run.message] + run.from, run.n);
+            copy_run(d[run.message] + run.to, s[run.message] + run.from, run.n, ahead);
     }
 }
 
@@ -199,29 +208,45 @@ static inline void copy_strided(char *d, ptrdiff_t dd, const char *s, ptrdiff_t 
 
 enum { STREAMED = 256 };  /* shortest run that is streamed alone: four lines, of which three are whole */
 
-static inline void stream_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item)
+/* From a run to one that is read soon, `runs` runs later, of this line or of one that is `next` bytes further on; 0 if there is no gap between them. */
+INLINE ptrdiff_t to_later_run(const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t k, ptrdiff_t runs, ptrdiff_t next)
 {
+    const ptrdiff_t end = spans[k].from + spans[k].n * item;
+    ptrdiff_t later = k + runs, lines = 0;
+    if (k + 1 < count ? spans[k + 1].from == end : spans[0].from + next == end)
+        return 0;
+    for (; later >= count; later -= count)
+        lines += next;
+    return lines + spans[later].from - spans[k].from;
+}
+
+/* So many runs later. */
+INLINE ptrdiff_t runs_ahead(ptrdiff_t bytes) { return bytes < AHEAD ? AHEAD / bytes : 1; }
+
+static inline void stream_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t next)
+{
+    const ptrdiff_t runs = runs_ahead(spans[0].n * item);
     Tail tail = {0};
     ptrdiff_t k;
     for (k = 0; k < count; k++) {
         const ptrdiff_t n = spans[k].n * item;
         char *to = d + spans[k].to;
         if (n >= STREAMED || (k + 1 < count && spans[k + 1].to == spans[k].to + n) || (k && spans[k - 1].to + spans[k - 1].n * item == spans[k].to))
-            stream_run(&tail, to, s + spans[k].from, n);
+            stream_run(&tail, to, s + spans[k].from, n, to_later_run(spans, count, item, k, runs, next));
         else
-            copy_run(to, s + spans[k].from, n);
+            copy_run(to, s + spans[k].from, n, 0);
     }
     end_tail(&tail);
 }
 
 #define EQUAL(BYTES) case BYTES: for (k = 0; k < count; k++) memcpy(d + spans[k].to, s + spans[k].from, BYTES); return
-/* The spans of one line; `bytes` is the length of each if all are equal and dense, else 0. */
+/* The spans of one line; `bytes` is the length of each if all are equal and dense, else 0; the next line is `next` bytes further on. */
 static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t bytes,
-                       int dense, int stream)
+                       int dense, int stream, ptrdiff_t next)
 {
-    ptrdiff_t k;
+    ptrdiff_t k, runs;
     if (stream && dense && (bytes == 0 || bytes > 128 || (bytes >= 32 && spans[1].to == spans[0].to + bytes))) {
-        stream_spans(d, s, spans, count, item);
+        stream_spans(d, s, spans, count, item, next);
         return;
     }
     switch (bytes) {
@@ -232,14 +257,16 @@ static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff
         for (k = 0; k < count; k++)
             copy_strided(d + spans[k].to, spans[k].stride_to, s + spans[k].from, spans[k].stride_from, spans[k].n, item);
     else
-        for (k = 0; k < count; k++)
-            copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
+        for (k = 0, runs = runs_ahead(spans[0].n * item); k < count; k++)
+            copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item,
+                     spans[k].n * item < LONG_RUN ? 0 : to_later_run(spans, count, item, k, runs, next));
 }
 
 /* Lines that are one run each, at equal distances. */
 #define LINES(BYTES) case BYTES: for (j = 0; j < n; j++) memcpy(d + j * dd, s + j * ds, BYTES); return
 static inline void copy_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, ptrdiff_t bytes, int stream)
 {
+    const ptrdiff_t ahead = ds == bytes ? 0 : runs_ahead(bytes) * ds;
     Tail tail = {0};
     ptrdiff_t j;
     if (dd == bytes && ds == bytes) {
@@ -248,7 +275,7 @@ static inline void copy_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds
     }
     if (stream && (bytes >= STREAMED || (bytes >= 32 && dd == bytes))) {
         for (j = 0; j < n; j++)
-            stream_run(&tail, d + j * dd, s + j * ds, bytes);
+            stream_run(&tail, d + j * dd, s + j * ds, bytes, ahead);
         end_tail(&tail);
         return;
     }
@@ -257,7 +284,7 @@ static inline void copy_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds
     LINES(128); LINES(192); LINES(256);
     }
     for (j = 0; j < n; j++)
-        copy_run(d + j * dd, s + j * ds, bytes);
+        copy_run(d + j * dd, s + j * ds, bytes, bytes < LONG_RUN ? 0 : ahead);
 }
 
 #endif

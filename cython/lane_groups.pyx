@@ -6,8 +6,8 @@ A group may include the local copy of these columns, which advances with the lan
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from .bundle cimport crosses, end_of_piece
-from .interleave cimport FETCHED_ONLY, Interleaving, make_interleaving, free_interleaving, lines_of, same_lines, same_lines_read, move_interleaved, write_past
+from .bundle cimport end_of_piece
+from .interleave cimport Interleaving, make_interleaving, free_interleaving, lines_of, same_lines, move_interleaved, write_past
 from .lanes cimport (
     FETCHED, chunk_of, copy_to, is_streamed, has_arrived, has_room, record_packing, record_reading, packed_to, parts_of, slot_of,
     unpacked_to,
@@ -33,9 +33,7 @@ cdef Py_ssize_t make_groups(Group *groups, Lane *lanes, Py_ssize_t count, Lane *
                 members[size] = lanes + k
                 size += 1
         for k in range(n_copies if stream or size > 1 else 0):  # with one message in cache the local copy is faster alone
-            if copies[k].group == NULL and not copies[k].fetched and (
-                _together(lanes + first, copies + k, sends) or sends and stream and _fetches(lanes + first, copies + k)
-            ):
+            if copies[k].group == NULL and _together(lanes + first, copies + k, sends):
                 copy = copies + k
         if size and _make_group(groups + n_groups, members, size, copy, sends, shortest, stream):
             n_groups += 1
@@ -50,32 +48,23 @@ cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
     )
 
 
-cdef bint _fetches(const Lane *lane, const Lane *copy) noexcept:
-    """Whether the lines of a crossing copy are among those that a lane reads, so that it can prefetch them."""
-    return (
-        copy.load.count == 1 and lane.load.sections.array == copy.load.sections.array and crosses(copy.load, True)
-        and same_lines_read(&lane.load.sections.job, &copy.load.sections.job)
-    )
-
-
 cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends,
                       int64_t shortest, bint stream) except -1:
     """Group lanes that share columns, with a local copy or NULL; False if interleaving gains nothing."""
     cdef const Job *jobs[GROUPED + 1]
     cdef char past[GROUPED + 1]
-    cdef bint fetches = copy != NULL and crosses(copy.load, stream)
     cdef Py_ssize_t k
     for k in range(size):
         jobs[k], past[k] = &lanes[k].load.sections.job, stream and not sends
     if copy != NULL:
-        jobs[size], past[size] = &copy.load.sections.job, <char> FETCHED_ONLY if fetches else stream
+        jobs[size], past[size] = &copy.load.sections.job, stream
     group.lanes = <Lane **> calloc(3 * size + 2, sizeof(void *))
     if group.lanes == NULL:
         raise MemoryError(f"no memory for a group of {size} messages")
     group.sources = <const char **> group.lanes + size
     group.targets = <char **> group.sources + size + 1
-    group.interleaving = make_interleaving(jobs, past, size + fetches, sends, shortest)
-    if copy != NULL and not fetches:
+    group.interleaving = make_interleaving(jobs, past, size, sends, shortest)
+    if copy != NULL:
         group.with_copy = make_interleaving(jobs, past, size + 1, sends, shortest)
     if group.interleaving == NULL and group.with_copy == NULL:
         end_group(group)
@@ -87,11 +76,6 @@ cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, b
     if group.with_copy != NULL:
         group.copy = copy
         copy.group = group
-    elif fetches:
-        group.fetched = copy
-        copy.fetched = True
-        group.panels = copy.load.sections.job.panels
-        copy.load.sections.job.panels = False  # it follows the packing, column by column
     return True
 
 
@@ -103,13 +87,10 @@ cdef void end_group(Group *group) noexcept:
         group.lanes[k].group = NULL
     if group.copy != NULL:
         group.copy.group = NULL
-    if group.fetched != NULL:
-        group.fetched.fetched = False
-        group.fetched.load.sections.job.panels = group.panels
     free_interleaving(group.interleaving)
     free_interleaving(group.with_copy)
     free(group.lanes)
-    group.size, group.copy, group.fetched, group.interleaving, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL, NULL
+    group.size, group.copy, group.interleaving, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL
 
 
 cdef bint in_step(Group *group) noexcept nogil:
@@ -143,9 +124,6 @@ cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcep
         group.targets[k] = slot_of(lane) - lane.done
         write_past(interleaving, k, is_streamed(lane))
         nbytes += last * lane.column - lane.done
-    if group.fetched != NULL:
-        group.sources[group.size] = run.sources[group.fetched.load.sections.array]
-        group.targets[group.size] = run.targets[group.fetched.load.sections.array]
     _weave(group, interleaving, first, last)
     spent = now() - begun
     for k in range(group.size):

@@ -12,7 +12,6 @@ cdef struct Lane:
     int64_t begun, until  # the range of the chunk being unpacked
     int64_t column  # bytes of a column of the packed message, if chunks are whole columns, as groups need; else 0
     Group *group
-    bint fetched  # a local copy whose source is prefetched by packing from the same columns
     int64_t *line
     char *area
 
@@ -23,8 +22,6 @@ cdef struct Group:
     int64_t foremost  # the furthest column of its lanes
     Lane **lanes
     Lane *copy  # moved with the lanes
-    Lane *fetched  # or whose source the lanes prefetch
-    bint panels  # whether `fetched` was numbered by panels before
     Interleaving *interleaving
     Interleaving *with_copy
     const char **sources

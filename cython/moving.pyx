@@ -17,51 +17,35 @@ cdef extern from "kernels.h":
         Py_ssize_t stride_to
     void end_stream() noexcept nogil
     void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
-                    bint stream) noexcept nogil
+                    bint stream, Py_ssize_t next) noexcept nogil
     void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
-
-cdef extern from "squares.h":
-    int is_narrow
-    bint is_wide() noexcept nogil
 
 cdef extern from "crossing.h":
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
     void fetch_square(const char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                       const Py_ssize_t *from1, Py_ssize_t side) noexcept nogil
-    bint crosses_past(Py_ssize_t item) noexcept nogil
+    void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
     bint stream_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
-                     Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
+                     Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
 
 cdef extern from "factors.h":
     void add_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, const Factors *f) noexcept nogil
     void add_dense_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t lines, Py_ssize_t n, Py_ssize_t item,
                          const Factors *f) noexcept nogil
-    void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
-                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
-    bint stream_added_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
-                           Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
 
 cdef enum:
     SPANS = 512  # runs whose places are computed once for all lines of a piece
     STRIP = 32  # columns of a trapezoid in one transposing move; at most TILE
     TILE = 128  # side of a tile in a transposing move
-    LARGEST_TILE = 512  # the same with streaming
+    LARGEST_TILE = 512  # the same with streaming, along lines of the target
+    WIDEST_TILE = 2048  # and across them
     SHORTEST_STREAMED = 64  # least bytes of the longest run of a line for streaming
     LENGTHS = 8  # most lengths of the short runs of a line, which are grouped by length
     LONGEST_SHORT = 128  # most bytes of a short run: loops of fixed size exist up to here
     FEW_LINES = 4  # most lines without sorting of runs
     SPREAD = 8  # most elements of a run with gaps that is split into single elements
-
-
-def use_wide_registers(bint use):
-    """Set whether squares are transposed in registers of 32 bytes, the default if the processor has them.
-
-    For tests; returns False if it has none.
-    """
-    global is_narrow
-    is_narrow = not use
-    return is_wide()
 
 
 cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
@@ -235,7 +219,7 @@ cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *lin
         line.n_groups = _by_length(line.spans, line.count, item, line.groups)
 
 
-cdef inline void _copy_line(const Job *job, const Line *line, const char *s, char *t) noexcept nogil:
+cdef inline void _copy_line(const Job *job, const Line *line, const char *s, char *t, Py_ssize_t next) noexcept nogil:
     cdef const Alike *group
     cdef Py_ssize_t k
     if job.factors.type != PLAIN:
@@ -243,7 +227,7 @@ cdef inline void _copy_line(const Job *job, const Line *line, const char *s, cha
         return
     for k in range(line.n_groups):
         group = line.groups + k
-        copy_spans(t, s, line.spans + group.start, group.count, job.item, group.bytes, line.dense, line.past)
+        copy_spans(t, s, line.spans + group.start, group.count, job.item, group.bytes, line.dense, line.past, next)
 
 
 cdef inline void _copy_lines(const Job *job, const Span *run, const Cursor *c, const char *s, char *t, bint stream) noexcept nogil:
@@ -273,7 +257,7 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
                 _copy_lines(job, line.spans, &c, s, t, stream)
                 continue
             for j in range(c.count):
-                _copy_line(job, &line, s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1])
+                _copy_line(job, &line, s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1], c.step_x * job.ss[1])
 
 
 cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
@@ -303,7 +287,8 @@ cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t colu
             for k in range(lines):
                 _copy_line(job, &line,
                            s + (c.x + j * c.step_x) * job.ss[1] + k * periods * rows.period_x * job.ss[0],
-                           t + (c.y + j * c.step_y) * job.ts[1] + k * periods * rows.period_y * job.ts[0])
+                           t + (c.y + j * c.step_y) * job.ts[1] + k * periods * rows.period_y * job.ts[0],
+                           periods * rows.period_x * job.ss[0])
     _columns(job, row, first, column, column_end, s, t, stream)
     _columns(job, middle, row_end, column, column_end, s, t, stream)
     return True
@@ -312,18 +297,21 @@ cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t colu
 cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssize_t target, Py_ssize_t *x, Py_ssize_t *y,
                         Py_ssize_t most) noexcept nogil:
     """Offsets in bytes of the next elements of a dimension, at most `most`."""
-    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t count = 0, n, k
     while count < most and (c.count or next_run(runs, c)):
-        x[count], y[count] = c.x * source, c.y * target
-        c.x += c.step_x
-        c.y += c.step_y
-        c.count -= 1
-        count += 1
+        n = min(<int64_t> most - count, c.count)
+        for k in range(n):
+            x[count + k], y[count + k] = (c.x + k * c.step_x) * source, (c.y + k * c.step_y) * target
+        c.x += n * c.step_x
+        c.y += n * c.step_y
+        c.count -= n
+        count += n
     return count
 
 
-cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogil:
-    return LARGEST_TILE if stream and crosses_past(job.item) else TILE
+cdef inline Py_ssize_t _side_of_tiles(bint stream, bint along) noexcept nogil:
+    """The most places of a tile along lines of the target, or across them."""
+    return TILE if not stream else LARGEST_TILE if along else WIDEST_TILE
 
 
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
@@ -345,14 +333,6 @@ cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize
         j += job.side
 
 
-cdef bint _stream(const Job *job, char *t, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0, const Py_ssize_t *x1,
-                  Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    """Stream a tile whose rows are dense in the target; False if that is not faster."""
-    if job.factors.type != PLAIN:
-        return stream_added_tile(t, y1, s, x0, x1, rows, columns, job.item, &job.factors)
-    return stream_tile(t, y1, s, x0, x1, rows, columns, job.item)
-
-
 cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                 const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
     """Move a tile in squares; with `stream`, long runs of rows of the target by streamed cache lines, and squares between them."""
@@ -361,7 +341,7 @@ cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t 
         end = start + 1
         while end < rows and y0[end] - y0[end - 1] == job.item:
             end += 1
-        if _stream(job, t + y0[start], y1, s, x0 + start, x1, end - start, columns):
+        if stream_tile(t + y0[start], y1, s, x0 + start, x1, end - start, columns, job.item, &job.factors):
             _squares(job, t, y0 + first, y1, s, x0 + first, x1, start - first, columns, True)
             first = end
         start = end
@@ -372,9 +352,9 @@ cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssiz
                      Py_ssize_t columns, const char *s, char *t, bint stream) noexcept nogil:
     """Move all rows of columns with known places."""
     cdef Cursor r
-    cdef Py_ssize_t x0[LARGEST_TILE]
-    cdef Py_ssize_t y0[LARGEST_TILE]
-    cdef Py_ssize_t rows, most = _side_of_tiles(job, stream)
+    cdef Py_ssize_t x0[WIDEST_TILE]
+    cdef Py_ssize_t y0[WIDEST_TILE]
+    cdef Py_ssize_t rows, most = _side_of_tiles(stream, not job.across)
     begin(job.axes[0], row, row_end, &r)
     while True:
         rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0, most)
@@ -390,9 +370,9 @@ cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, i
                  const char *s, char *t, bint stream) noexcept nogil:
     """Move by small squares, so that both sides use whole cache lines, whatever their runs."""
     cdef Cursor c
-    cdef Py_ssize_t x1[LARGEST_TILE]
-    cdef Py_ssize_t y1[LARGEST_TILE]
-    cdef Py_ssize_t columns, most = _side_of_tiles(job, stream)
+    cdef Py_ssize_t x1[WIDEST_TILE]
+    cdef Py_ssize_t y1[WIDEST_TILE]
+    cdef Py_ssize_t columns, most = _side_of_tiles(stream, job.across)
     begin(job.axes[1], column, column_end, &c)
     while True:
         columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1, most)

@@ -289,7 +289,7 @@ cdef class Traffic:
                 goal = lane.load.size
             if overtake and alone:
                 goal = lane.load.size
-            piece = copy_piece(lane.load, self._run.stream, lane.fetched)
+            piece = copy_piece(lane.load, self._run.stream)
             if lane.done + piece > goal and goal < lane.load.size and crosses(lane.load, self._run.stream):
                 continue  # wait for a whole piece
             if lane.done < goal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from moves_in_threads import run_lists, runs_of
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
-from pyscalapack_redist._kernels.moving import use_wide_registers
 from pyscalapack_redist._kernels.runs import Runs
 
 MANY = settings(max_examples=4 * settings.default.max_examples)  # of moves of a few elements each
@@ -182,16 +181,6 @@ def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: t
     check_move([line(21, 3), line(19, 3)], item, strides, order)  # some squares and what is left over, along both
 
 
-@pytest.fixture(params=[True, False])
-def registers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The widest registers that the processor has, and those that all have."""
-    if use_wide_registers(request.param) != request.param:
-        pytest.skip("this processor has no registers of 32 bytes")
-    yield
-    use_wide_registers(True)
-
-
-@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("item", [1, 2, 4, 8, 12, 16])
 @pytest.mark.parametrize("number", FEW_OR_MANY)
 def test_lines_that_cross_are_written_past_the_cache(item: int, number: int) -> None:
@@ -214,7 +203,6 @@ def test_lines_that_cross_are_written_past_the_cache(item: int, number: int) -> 
         check_move(axes, item, (source, target), (0, 1) if seed % 2 else (1, 0), part, True, before)
 
 
-@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("kind", ["f", "d", "F", "D"])
 @pytest.mark.parametrize("beta", [0, 2])
 @pytest.mark.parametrize("extra", [0, 1, 8])
