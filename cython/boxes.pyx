@@ -70,7 +70,7 @@ cdef class Box:
         job.part = NULL
         job.panels = False
         job.to_source = job.to_target = 0
-        job.factors.type, job.factors.take, job.factors.add = PLAIN, True, False
+        job.factors.type = PLAIN
         if blend is not None:
             job.factors = blend.factors
         for k in order:

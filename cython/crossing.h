@@ -54,7 +54,7 @@ enum {
     WIDTH = 512,          /* bytes of a line of the source that are read together */
     LARGEST = 32,         /* most bytes of an element of a streamed tile */
     MOST = 512,           /* most columns of a streamed tile */
-    SHORTEST_ROW = 128,   /* least bytes of a row for streaming */
+    SHORTEST_ROW = 64,    /* least bytes of a row for streaming; with factors twice as many */
     LONG_ROW = 512        /* least bytes of a row with any alignment: few of its cache lines are incomplete */
 };
 
@@ -99,14 +99,12 @@ static inline void write_part(char *to, const char *from, ptrdiff_t n)
 }
 
 /* Rows of the tile are lines of the target. They are written in windows of whole cache lines: of each row HEIGHT bytes from its first
- * cache line in the window on. Squares go directly into the target where rows begin in one place to a cache line, others through a buffer.
- * With beta rows are read, and stay in the cache. */
+ * cache line in the window on. Squares go directly into the target where rows begin in one place to a cache line, others through a buffer. */
 INLINE void stream_items(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
-                         ptrdiff_t columns, ptrdiff_t item, int uneven, const Factors *f)
+                         ptrdiff_t columns, ptrdiff_t item, int uneven)
 {
     const ptrdiff_t side = side_of_square(item), group = 64 / item, width = WIDTH / item / group * group, bytes = rows * item;
-    const ptrdiff_t to_line = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63), before = f->add && to_line % item ? 0 : to_line;
-    const ptrdiff_t extra = uneven && !f->add ? 64 : 0;
+    const ptrdiff_t before = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63), extra = uneven ? 64 : 0;
     char buffer[64 * (HEIGHT + 128)] __attribute__((aligned(64)));
     ptrdiff_t place0[HEIGHT + 128], place1[64], height = 64, pitch, begin, j, k, i, q, m;
     Ahead ahead;
@@ -133,7 +131,7 @@ INLINE void stream_items(char *d, const ptrdiff_t *to1, const char *s, const ptr
                 look_ahead(&ahead, from1, columns < width ? columns : width, last, next);
             for (k = j; k < end; k += group) {
                 const ptrdiff_t n = k + group < end ? group : end - k;
-                if (whole && f->type == PLAIN && item >= 4 && side * item == 16 && n == group && from1[k + n - 1] - from1[k] == 64 - item) {
+                if (whole && item >= 4 && side * item == 16 && n == group && from1[k + n - 1] - from1[k] == 64 - item) {
                     for (m = first; m < last; m += group) {
                         fetch_some(&ahead, group);
                         for (q = 0; q < group; q += side)
@@ -142,19 +140,7 @@ INLINE void stream_items(char *d, const ptrdiff_t *to1, const char *s, const ptr
                     }
                     continue;
                 }
-                if (f->take)
-                    gather_items(buffer, place0, place1, s, from0 + first, from1 + k, last - first, n, item);
-                if (f->add) {
-                    const ptrdiff_t from = begin > 0 ? begin : 0;
-                    for (q = 0; q < group && k + group + q < columns; q++)
-                        for (m = from; m < till; m += 64)
-                            __builtin_prefetch(d + to1[k + group + q] + m, 1);
-                    fetch_some(&ahead, last - first);
-                    add_lines(d + from, item, buffer + from - first * item, item, (till - from) / item, (Lines){to1 + k, 0, pitch, n}, f);
-                    continue;
-                }
-                if (f->type != PLAIN)
-                    add_lines(buffer, item, buffer, item, last - first, (Lines){NULL, pitch, pitch, n}, f);
+                gather_items(buffer, place0, place1, s, from0 + first, from1 + k, last - first, n, item);
                 for (q = 0; q < n; q++) {
                     char *row = d + to1[k + q];
                     const ptrdiff_t shift = (ptrdiff_t)(-(uintptr_t)(row + begin) & 63);
@@ -168,6 +154,44 @@ INLINE void stream_items(char *d, const ptrdiff_t *to1, const char *s, const ptr
     }
 }
 
+/* As `stream_items` with factors, wherever rows begin, along them. With beta the target is read, and stays in the cache; otherwise whole
+ * cache lines are streamed if `past`. */
+INLINE void add_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                        ptrdiff_t columns, ptrdiff_t item, int past, const Factors *f)
+{
+    const ptrdiff_t side = 64 / item, before = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63) / item;
+    char square[16 * 64] __attribute__((aligned(64)));
+    ptrdiff_t place0[16], place1[16], j, k, q, n;
+    for (q = 0; q < side; q++) {
+        place0[q] = q * item;
+        place1[q] = q * 64;
+    }
+    for (j = 0; j < columns; j += n) {
+        n = columns - j < side ? columns - j : side;
+        for (k = before ? before - side : 0; k < rows; k += side) {
+            const ptrdiff_t begin = k < 0 ? 0 : k, end = k + side < rows ? k + side : rows;
+            for (q = 0; q < side && j + side + q < columns; q++) {  /* the square beside this one */
+                if (begin + q < end)
+                    __builtin_prefetch(s + from0[begin + q] + from1[j + side + q]);
+                if (f->add)
+                    __builtin_prefetch(d + to1[j + side + q] + item * begin, 1);
+            }
+            if (f->take && end - begin == side && n == side && adjacent(from1 + j, side, item))
+                gather_squares(square, place0, place1, s, from0 + k, from1 + j, side, side, item);
+            else if (f->take)
+                gather_items(square + item * (begin - k), place0, place1, s, from0 + begin, from1 + j, end - begin, n, item);
+            if (past && end - begin == side) {
+                add_run(square, item, square, item, n * side, f);
+                for (q = 0; q < n; q++)
+                    stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64, 0);
+            } else
+                add_lines(d + item * begin, item, square + item * (begin - k), item, end - begin, (Lines){to1 + j, 0, 64, n}, f);
+        }
+    }
+}
+
+#define STREAM(ITEM) stream_items(d, to1, s, from0, from1, rows, columns, ITEM, apart != 0)
+#define ADD(ITEM) add_squares(d, to1, s, from0, from1, rows, columns, ITEM, !f->add && !apart && before % ITEM == 0, f)
 /* Stream a tile whose rows are dense in the target; 0 if its elements, places or rows do not allow it. */
 static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                        ptrdiff_t columns, ptrdiff_t item, const Factors *f)
@@ -175,19 +199,27 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
     const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63);
     uintptr_t apart = 0;
     ptrdiff_t j;
-    if (n < SHORTEST_ROW || item > LARGEST)
+    if (n < (f->type == PLAIN ? SHORTEST_ROW : 2 * SHORTEST_ROW) || item > LARGEST)
         return 0;
     for (j = 1; j < columns; j++)
         apart |= (uintptr_t)(to1[j] - to1[0]) & 63;
-    if (f->type == PLAIN && n < LONG_ROW && (apart || 8 * ((n - before) & ~(ptrdiff_t)63) < 7 * n))
+    if (f->type != PLAIN) {
+        switch (item) {
+        case 4: ADD(4); break;
+        case 8: ADD(8); break;
+        default: ADD(16); break;
+        }
+        return 1;
+    }
+    if (n < LONG_ROW && (apart || 8 * ((n - before) & ~(ptrdiff_t)63) < 7 * n))
         return 0;
     switch (item) {
-    case 8: stream_items(d, to1, s, from0, from1, rows, columns, 8, apart != 0, f); break;
-    case 4: stream_items(d, to1, s, from0, from1, rows, columns, 4, apart != 0, f); break;
-    case 16: stream_items(d, to1, s, from0, from1, rows, columns, 16, apart != 0, f); break;
-    case 2: stream_items(d, to1, s, from0, from1, rows, columns, 2, apart != 0, f); break;
-    case 1: stream_items(d, to1, s, from0, from1, rows, columns, 1, apart != 0, f); break;
-    default: stream_items(d, to1, s, from0, from1, rows, columns, item, apart != 0, f); break;
+    case 8: STREAM(8); break;
+    case 4: STREAM(4); break;
+    case 16: STREAM(16); break;
+    case 2: STREAM(2); break;
+    case 1: STREAM(1); break;
+    default: STREAM(item); break;
     }
     return 1;
 }

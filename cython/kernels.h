@@ -32,7 +32,7 @@ INLINE void copy_short(char *d, const char *s, size_t n)
 
 /* Bytes of the source by which its runs are fetched ahead, where there are gaps between them: prefetchers fetch the gaps. */
 enum {
-    AHEAD = 8192,
+    AHEAD = 4096,
     LONG_RUN = 1024  /* least bytes of a run to fetch ahead with ordinary stores: of shorter ones the processor reads several at a time */
 };
 
@@ -256,10 +256,12 @@ static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff
     if (!dense)
         for (k = 0; k < count; k++)
             copy_strided(d + spans[k].to, spans[k].stride_to, s + spans[k].from, spans[k].stride_from, spans[k].n, item);
+    else if (bytes && bytes < LONG_RUN)
+        for (k = 0; k < count; k++)
+            copy_run(d + spans[k].to, s + spans[k].from, bytes, 0);
     else
         for (k = 0, runs = runs_ahead(spans[0].n * item); k < count; k++)
-            copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item,
-                     spans[k].n * item < LONG_RUN ? 0 : to_later_run(spans, count, item, k, runs, next));
+            copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item, to_later_run(spans, count, item, k, runs, next));
 }
 
 /* Lines that are one run each, at equal distances. */

@@ -67,18 +67,35 @@ INLINE void turn(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *
     }
 }
 
-/* Element (i, j), at from0[i] + from1[j] in the source, goes to to0[i] + to1[j] in the target, whose lines run along i where squares are
- * transposed. Lines of the source are read from end to end, a few at a time: many that are a power of two apart would drive each other
- * out of the first cache. */
+/* Whether places are those of adjacent elements: they ascend by an element at least. */
+INLINE int adjacent(const ptrdiff_t *places, ptrdiff_t count, ptrdiff_t item) { return places[count - 1] - places[0] == (count - 1) * item; }
+
+/* Element (i, j), at from0[i] + from1[j] in the source, goes to to0[i] + to1[j] in the target; rows and columns are adjacent where squares
+ * are transposed, and so many that no element is left over. Lines of the source are read from end to end, a few at a time: many that are
+ * a power of two apart would drive each other out of the first cache. */
+INLINE void gather_squares(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1,
+                           ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
+{
+    const ptrdiff_t side = side_of_square(item);
+    ptrdiff_t i, j;
+    for (i = 0; i < rows; i += side)
+        UNROLLED for (j = 0; j < columns; j += side)
+            turn(d + to0[i], to1 + j, s + from1[j], from0 + i, item, 0);
+}
+
+/* The same for any places. */
 INLINE void gather_items(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1,
                          ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    const ptrdiff_t side = side_of_square(item), most = (side - 1) * item;
+    const ptrdiff_t side = side_of_square(item);
+    const int whole = side > 1 && adjacent(to0, rows, item) && adjacent(from1, columns, item);
+    const ptrdiff_t whole_rows = whole ? rows - rows % side : 0, whole_columns = whole ? columns - columns % side : 0;
     ptrdiff_t i, j, k, m, n;
-    for (i = 0; i < rows; i += m) {
-        m = side > 1 && i + side <= rows && to0[i + side - 1] - to0[i] == most ? side : 1;
-        for (j = 0; j < columns; j += n)
-            if (m > 1 && j + side <= columns && from1[j + side - 1] - from1[j] == most) {
+    gather_squares(d, to0, to1, s, from0, from1, whole_rows, whole_columns, item);
+    for (i = whole_columns < columns ? 0 : whole_rows; i < rows; i += m) {
+        m = side > 1 && i + side <= rows && adjacent(to0 + i, side, item) ? side : 1;
+        for (j = i < whole_rows ? whole_columns : 0; j < columns; j += n)
+            if (m > 1 && j + side <= columns && adjacent(from1 + j, side, item)) {
                 n = side;
                 turn(d + to0[i], to1 + j, s + from1[j], from0 + i, item, 0);
             } else {
@@ -89,17 +106,35 @@ INLINE void gather_items(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, co
     }
 }
 
+enum {
+    SQUARE_TILE = 8,  /* side of the tiles that are moved most often; of single bytes twice as many */
+    FAR = 4096        /* lines at this distance, or a multiple, compete for the same places of a first cache */
+};
+
+#define GATHER(ITEM, SIDE) case ITEM: \
+    if (rows != SIDE || columns != SIDE) \
+        gather_items(d, to0, to1, s, from0, from1, rows, columns, ITEM); \
+    else if (16 % ITEM == 0 && adjacent(to0, SIDE, ITEM) && adjacent(from1, SIDE, ITEM)) { \
+        for (i = 0; i < SIDE && (from0[1] - from0[0]) % FAR; i++)  /* the next tile of these lines: no prefetcher follows so many */ \
+            __builtin_prefetch(s + from0[i] + from1[0] + 64); \
+        gather_squares(d, to0, to1, s, from0, from1, SIDE, SIDE, ITEM); \
+    } else \
+        gather_items(d, to0, to1, s, from0, from1, SIDE, SIDE, ITEM); \
+    break
+/* Constant sizes let the compiler use registers. */
 static inline void gather(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1,
                           ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    switch (item) {  /* constant sizes let the compiler use registers */
-    case 8: gather_items(d, to0, to1, s, from0, from1, rows, columns, 8); break;
-    case 4: gather_items(d, to0, to1, s, from0, from1, rows, columns, 4); break;
-    case 16: gather_items(d, to0, to1, s, from0, from1, rows, columns, 16); break;
-    case 2: gather_items(d, to0, to1, s, from0, from1, rows, columns, 2); break;
-    case 1: gather_items(d, to0, to1, s, from0, from1, rows, columns, 1); break;
-    case 24: gather_items(d, to0, to1, s, from0, from1, rows, columns, 24); break;
-    default: gather_items(d, to0, to1, s, from0, from1, rows, columns, item); break;
+    ptrdiff_t i;
+    switch (item) {
+    GATHER(8, SQUARE_TILE);
+    GATHER(4, SQUARE_TILE);
+    GATHER(2, SQUARE_TILE);
+    GATHER(1, 2 * SQUARE_TILE);
+    GATHER(16, SQUARE_TILE);
+    GATHER(24, SQUARE_TILE);
+    GATHER(3, SQUARE_TILE);
+    default: gather_items(d, to0, to1, s, from0, from1, rows, columns, item);
     }
 }
 

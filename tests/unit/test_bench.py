@@ -70,6 +70,19 @@ def test_broad_is_the_same_for_everybody_and_fits_into_memory() -> None:
         assert total <= MOST_IN_ALL
 
 
+def test_orders_have_a_line_for_each_dtype_and_layouts() -> None:
+    cases = SUITES["orders"].cases
+    assert len(cases) == 4 * 3 * 4
+    some = [result(case, auto=k + 2.0, memcpy=2.0) for k, case in enumerate(cases[:6])]
+    ((_, table),) = SUITES["orders"].tables(Results(ENVIRONMENT, tuple(some)))
+    head, _, *lines = cells(table)
+    assert head == ["dtype", "from", "to", "FF", "FC", "CF", "CC"]
+    assert lines == [
+        ["int8", "2x1:balanced", "1x2:64x64", "1.00 / 1.00", "1.50 / 1.50", "2.00 / 2.00", "2.50 / 2.50"],
+        ["int8", "1x2:64x64", "2x1:balanced", "3.00 / 3.00", "3.50 / 3.50", "-", "-"],
+    ]
+
+
 # -- the limit of links
 
 

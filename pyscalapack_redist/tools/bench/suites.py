@@ -4,6 +4,9 @@ A suite may have cases for several numbers of ranks; one run takes those for its
 `once`, plans are used once. `broad` has random cases from a fixed seed, so that nothing can be tuned to a few named ones.
 Those of benchmarks/ are run by benchmarks/run_suites.py.
 
+`orders` has local arrays of A and of B in Fortran and C order, of elements of 1 to 16 bytes: lines that cross, and runs
+with gaps.
+
 `hosts` asks, with a network as the bottleneck, what the order of messages and waiting for steps to end cost, and how much of
 what the links can do is reached: Walker & Otto (1996, section 3), blocks of 4 that grow to 4 K, as long as theirs and with
 2 MB on each host; Desprez et al. (1998, section 5), examples 1 to 4, from vectors that are all latency to such as are all
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 T = TypeVar("T")
+AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,41 @@ def squares(orders_and_blocks: Iterable[tuple[int, int, int]]) -> tuple[Case, ..
     """Square matrices on all GRIDS: of each order, from blocks of one size to blocks of another."""
     some = list(orders_and_blocks)
     return tuple(Case.read((n, n), f"{a}:{r}x{r}", f"{b}:{s}x{s}") for a, b in GRIDS.values() for n, r, s in some)
+
+
+# -- orders of local arrays
+
+ROWS, BLOCKS_OF_COLUMNS, BLOCKS_OF_ROWS = "2x1:balanced", "1x2:64x64", "2x1:64x64"
+ORDER_LAYOUTS = ((ROWS, BLOCKS_OF_COLUMNS), (BLOCKS_OF_COLUMNS, ROWS), (ROWS, BLOCKS_OF_ROWS))
+ORDER_DTYPES = ("int8", "float32", "float64", "complex128")
+ORDER_PAIRS = ("FF", "FC", "CF", "CC")  # of A and of B
+ENDING = {"F": "", "C": "/C"}
+
+
+def _in_orders(shape: tuple[int, int]) -> tuple[Case, ...]:
+    """Each dtype and pair of layouts in each pair of orders."""
+    return tuple(
+        Case.read(shape, before + ENDING[pair[0]], after + ENDING[pair[1]], dtype)
+        for dtype in ORDER_DTYPES
+        for before, after in ORDER_LAYOUTS
+        for pair in ORDER_PAIRS
+    )
+
+
+def _order_tables(results: Results) -> Sequence[tuple[str, Table]]:
+    """For each dtype and pair of layouts a line, with a column for each pair of orders."""
+    times = results.column(AUTO) / results.column("memcpy")
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for result, (least, median) in zip(results.cases, times, strict=True):
+        case = result.case
+        sides = [str(side).removesuffix(ENDING["C"]) for side in (case.before, case.after)]
+        pair = case.before.order + case.after.order
+        lines.setdefault((str(case.dtype), *sides), {})[pair] = f"{ratio_text(least)} / {ratio_text(median)}"
+    table = new_table(("dtype", "from", "to"), ORDER_PAIRS)
+    for words, figures in lines.items():
+        table.add_row(*words, *(figures.get(pair, "-") for pair in ORDER_PAIRS))
+    heading = "time in memcpys of the same bytes, minima / medians; orders of A and B, F for Fortran and C:"
+    return [(heading, table)]
 
 
 # -- random cases, by `random()` alone, whose sequence Python keeps from version to version: everybody has the same
@@ -173,7 +212,6 @@ def _skewed(rng: random.Random, least: int, most: int) -> int:
 
 # -- between hosts
 
-AUTO = "auto"
 PLAIN = ("mpi-waitall", "mpi-alltoallv")
 ALL_AT_ONCE = (*PLAIN, "auto/nonblocking", "auto/alltoallv", "auto/alltoallw")
 WINDOWED = ("stepwise/windowed", "optimal/windowed", "caterpillar/windowed")
@@ -281,6 +319,9 @@ SUITES: dict[str, Suite] = {
         cases=tuple(case for ranks, count in CASES.items() for case in _draw(ranks, count)),
         quick=tuple(case for ranks in CASES for case in _draw(ranks, 40) if case.elements < TINY_SIDE**2),
         methods=named_methods("auto", "pxgemr2d", "memcpy"),
+    ),
+    "orders": Suite(
+        cases=_in_orders(BIG), quick=_in_orders((96, 80)), methods=named_methods(AUTO, "memcpy"), tables=_order_tables
     ),
     "sizes": Suite(
         cases=squares((2**k, 16, 16) for k in range(6, 14)),
