@@ -13,7 +13,7 @@ from case_list import TimedCase
 from verdicts import ALLOWED, Launch, Ratio, Verdict, geometric_mean
 
 RATIOS_ONLY = 8  # ranks from which on times mean nothing on few cores
-NOISY = 0.2  # spread beyond which a ratio says little
+NOISY = 0.2  # spread of ratios beyond which they say little
 Launches = Mapping[str, tuple[Sequence[Launch], Sequence[Launch]]]
 
 
@@ -123,10 +123,10 @@ def summary(cases: Sequence[TimedCase], verdicts: Mapping[str, Verdict]) -> list
     failing = [case.key for case in cases if case.key in verdicts and verdicts[case.key].fails]
     marks = [verdict.mark for verdict in verdicts.values()]
     noisy = sum(verdict.minima.spread > NOISY for verdict in verdicts.values())
-    lines.append(f"{marks.count('faster')} cases are faster and {marks.count('slower')} slower by more than the spread")
+    lines.append(f"{marks.count('faster')} cases are faster and {marks.count('slower')} slower in most launches")
     if noisy:
         lines.append(
-            f"in {noisy} cases minima of launches of one version differ by more than {NOISY:.0%}: these say little"
+            f"in {noisy} cases ratios of minima differ by more than {NOISY:.0%}: these say little"
         )
-    lines.append(f"{len(failing) or 'none'} slower by more than the spread and {ALLOWED:.0%}{':' if failing else ''}")
+    lines.append(f"{len(failing) or 'none'} slower in most launches, by more than {ALLOWED:.0%}{':' if failing else ''}")
     return lines + [f"  {key}" for key in failing]

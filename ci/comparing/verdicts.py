@@ -1,12 +1,13 @@
-"""What launches in turn say of a case: ratios of two versions, and how far launches of the same version differ.
+"""What launches in turn say of a case: ratios of neighbouring launches, their median, and how far they differ.
 
-Of more than two launches of a version the faster half counts, two at least: what disturbs one only ever makes it slower.
+The cores of a machine move between launches, and the times of all versions with them; a launch and the next one share more of
+that than any two others. So ratios are of these, and the verdict is that of most of them.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 ALLOWED = 0.05  # slower by so much is no failure, however little launches differ
@@ -20,17 +21,30 @@ class Launch(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """The first version's time over the second's, and the most by which launches of one of them differ, both relative."""
+    """The first version's time over the second's, by neighbouring launches: the median, and where most ratios lie.
+
+    Attributes
+    ----------
+    value : float
+        The median.
+    low, high : float
+        The least and the largest ratio; of nine or more without the outermost one on either side. With ten launches of each
+        version the true median is in between with a probability of 0.98.
+    """
 
     value: float
-    spread: float
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> float:
+        """The larger distance of the ends from the median, relative."""
+        return max(self.high / self.value, self.value / self.low) - 1
 
     @property
     def mark(self) -> str:
-        """Which way the versions differ by more than the spread, if they do."""
-        if self.value > 1 + self.spread:
-            return "slower"
-        return "faster" if self.value * (1 + self.spread) < 1 else ""
+        """Which way the versions differ in most launches, if they do."""
+        return "slower" if self.low > 1 else "faster" if self.high < 1 else ""
 
     @property
     def suspect(self) -> bool:
@@ -39,12 +53,12 @@ class Ratio(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether the first version is slower by more than the spread and by more than is allowed."""
+        """Whether the first version is slower in most launches, and by more than is allowed."""
         return self.suspect and self.mark == "slower"
 
 
 class Verdict(NamedTuple):
-    """Of one case: the best times of all launches compared, and the median of the launches' medians."""
+    """Of one case: ratios of the launches' best times, and of their medians."""
 
     minima: Ratio
     medians: Ratio
@@ -74,16 +88,18 @@ class Verdict(NamedTuple):
 
 
 def compare(first: Sequence[Launch], second: Sequence[Launch]) -> Verdict:
-    """Compare a case's launches of two versions, of which there is one each at least."""
-    minima = ratio([launch.minimum for launch in first], [launch.minimum for launch in second], min)
-    medians = ratio([launch.median for launch in first], [launch.median for launch in second], statistics.median)
-    return Verdict(minima, medians)
+    """Compare a case's launches of two versions, in turn, of which there is one each at least."""
+    return Verdict(
+        ratio([launch.minimum for launch in first], [launch.minimum for launch in second]),
+        ratio([launch.median for launch in first], [launch.median for launch in second]),
+    )
 
 
-def ratio(first: Sequence[float], second: Sequence[float], typical: Callable[[Sequence[float]], float]) -> Ratio:
-    """The ratio of what is typical of the launches of either version, and the larger one of their spreads."""
-    halves = [sorted(times)[: max(2, (len(times) + 1) // 2)] for times in (first, second)]
-    return Ratio(typical(halves[0]) / typical(halves[1]), max(half[-1] / half[0] - 1 for half in halves))
+def ratio(first: Sequence[float], second: Sequence[float]) -> Ratio:
+    """The ratio of neighbouring launches; one without a neighbour counts for nothing."""
+    ratios = sorted(one / other for one, other in zip(first, second, strict=False))
+    outermost = (len(ratios) - 1) // 8
+    return Ratio(statistics.median(ratios), ratios[outermost], ratios[-1 - outermost])
 
 
 def geometric_mean(values: Sequence[float]) -> float:
