@@ -24,6 +24,7 @@ from .tridiagonal import FEW, Select, Spectrum, TridiagonalForm
 from .working_layouts import check_layout, routine, shaped_like
 
 DRIVERS = ("auto", "scalapack", "elpa")
+PART_ON_ONE = 192  # order from which one process takes less time for some vectors than for all
 TRACE, PAIR = 8.0, 16.0  # as in `systems`; the last is for pairs of matrices
 
 
@@ -186,7 +187,7 @@ def eigh(
     lowest = 0  # vectors that ELPA is to compute
     if not eigvals_only and not problem.is_on_one:
         lowest = _elpa_vectors(problem, driver, subset_by_index if subset_by_value is None else "any")
-    in_part = some and not eigvals_only and not lowest
+    in_part = some and not eigvals_only and not lowest and not (problem.is_on_one and a.shape[0] < PART_ON_ONE)
     by_elpa = lowest > 0
 
     def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
