@@ -403,7 +403,10 @@ class Group:
         with self.lock:
             voting = self.start_voting(vote, rows)
             self._votings.append(voting)
-            self.count()
+            if self._votings[0] is voting:
+                voting.post()
+            else:
+                self.count()
         return voting
 
     def adopt(self, voting: Voting) -> Voting:

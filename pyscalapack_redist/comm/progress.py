@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 CHECK_SECONDS = 0.1
 LAST_SECONDS = 1.0  # at the end of the process, for calls that were given up
+DEFAULT = _signal.SIG_DFL  # an integer, as `_signal.getsignal` returns it
 SIGNALS = (_signal.SIGINT, _signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _MAIN = threading.main_thread()
 POLLS = 20  # before a wait yields its core: a few microseconds
@@ -155,7 +156,7 @@ class hold_interrupts:  # noqa: N801 - used like a function
     def __enter__(self) -> hold_interrupts:
         self.pending: list[tuple[int, Any]] = []
         outer = hold_interrupts.current
-        if (outer is None or outer.is_open) and _MAIN is threading.current_thread():
+        if (outer is None or outer.is_open) and threading.get_ident() == _MAIN.ident:
             if outer is None:
                 self._replace_handlers()  # an interrupt may end this, so it comes before the state is changed
             self._is_current, self._outer, hold_interrupts.current = True, outer, self
@@ -165,7 +166,7 @@ class hold_interrupts:  # noqa: N801 - used like a function
         handlers, getsignal = self._handlers, _signal.getsignal
         for number in SIGNALS:
             handler = getsignal(number)
-            if callable(handler) and handler is not _receive:
+            if handler is not DEFAULT and callable(handler) and handler is not _receive:
                 handlers[number] = handler
                 _signal.signal(number, _receive)
 
@@ -206,7 +207,8 @@ class hold_interrupts:  # noqa: N801 - used like a function
             try:
                 self._restore()
             finally:
-                self._deliver_all()
+                if self.pending:
+                    self._deliver_all()
 
     def _deliver_all(self) -> None:
         """Handle the signals that have arrived, those too that come after one whose handler raises."""
