@@ -14,6 +14,8 @@ from .ring cimport (
 )
 from .transport cimport Traffic
 
+from .ring import RingVoting
+
 cdef int ATTEMPTS = 100  # at holding interrupts back while others come
 
 
@@ -139,8 +141,8 @@ cdef int _by_first(const void *a, const void *b) noexcept nogil:
 cdef class Call:
     """The fast path of a plan with arrays of one kind: a transfer in one compiled call.
 
-    If it cannot continue, a `Transfer` does from its state: `begun`, with the vote that it has cast and the chunks that it
-    has packed. The call itself starts that, also after an interrupt, so no vote is left that this rank never counts.
+    If it cannot continue, a `Transfer` does, with what it hands over: the vote that it has cast and the chunks that it has
+    packed. The call itself starts that, also after an interrupt, so no vote is left that this rank never counts.
 
     Parameters
     ----------
@@ -166,17 +168,17 @@ cdef class Call:
 
     cdef readonly Traffic traffic
     cdef Kinds _kinds
-    cdef readonly Vote vote
+    cdef Vote vote
     cdef int64_t _item
     cdef object _check_peers
     cdef Tickets _tickets
     cdef bint _listed
     cdef object _proceed, _hold
-    cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all ranks have, and whether the outcome is the expected one
-    cdef readonly Origins origins
-    cdef readonly object targets  # local arrays of B
+    cdef readonly bint begun  # whether it has voted, and is not complete
+    cdef bint voted, as_expected  # whether all ranks have voted, and whether the outcome is the expected one
+    cdef Origins origins
+    cdef object targets  # local arrays of B
     cdef Tally _tally
-    cdef readonly int64_t number
 
     def __init__(
         self, Traffic traffic, Kinds kinds, Vote vote, int64_t item, check_peers, Tickets tickets, bint listed, proceed, hold
@@ -232,7 +234,7 @@ cdef class Call:
         cdef bint done = False
         if ring.closed or ring.posted != ring.counted or not ring.post(self.vote.values, NARROW):
             return NotImplemented
-        self.number, self.begun, self.voted, self.as_expected = ring.posted, True, False, False
+        self.begun, self.voted, self.as_expected = True, False, False
         self._tickets.drawn += 1
         traffic.start(self.origins, 0)
         try:
@@ -290,13 +292,25 @@ cdef class Call:
             and not disputed(tally, CALL) and not disputed(tally, DTYPE) and not disputed(tally, PACKED)
         )
 
-    def outcome(self):
-        """The outcome of the vote."""
-        return outcome_of(&self._tally, False)
-
     def hand_over(self):
-        """Release the use that a `Transfer` continues."""
+        """Release the use that a `Transfer` continues.
+
+        Returns
+        -------
+        voting : RingVoting
+            The vote that is cast.
+        traffic : Traffic or None
+            The moves if chunks are packed, and not withdrawn.
+        targets : list of ndarray or None
+            Local arrays of B.
+        origins : Origins
+            The addresses of all arrays.
+        """
+        voting = RingVoting(self.traffic.ring, self.vote, True, outcome_of(&self._tally, False) if self.voted else None)
+        traffic = None if self.voted and not self.as_expected else self.traffic
+        targets, origins = self.targets if self._listed else [self.targets], self.origins
         self.begun, self.targets, self.origins = False, None, Origins(self._kinds.count)
+        return voting, traffic, targets, origins
 
 
 cdef inline Extent _extent(const Kind *kind, const char *start, bint written) noexcept nogil:

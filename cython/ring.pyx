@@ -300,7 +300,9 @@ cdef class RingVoting:
     ring : Ring
     vote : Vote
     posted : bool
-        Whether the vote is this rank's last one, already posted and not counted.
+        Whether the vote is this rank's last one, already posted.
+    outcome : Outcome, optional
+        The outcome, if it is counted.
     """
 
     cdef Ring _ring
@@ -311,8 +313,8 @@ cdef class RingVoting:
     cdef readonly int64_t number  # the number of the vote in this ring; 0 until it is posted
     cdef readonly Outcome outcome  # None until all have voted
 
-    def __init__(self, Ring ring, Vote vote, bint posted=False):
-        self._ring, self._vote, self._posted = ring, vote, posted
+    def __init__(self, Ring ring, Vote vote, bint posted=False, Outcome outcome=None):
+        self._ring, self._vote, self._posted, self.outcome = ring, vote, posted, outcome
         if posted:
             self.number = ring.posted
 

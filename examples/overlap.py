@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from phases import Refusal, on_all_ranks, timed
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm.transfer import Transfer
+from pyscalapack_redist.engine.transfer import Transfer
 
 REPEAT, ROWS = 3, 16  # times, of which the least counts; rows assembled between two calls of test()
 

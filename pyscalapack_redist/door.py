@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from .adapters.adapter import find
 from .adapters.arguments import layout_of_argument, to_distributed
 from .comm.guard import Guard
-from .comm.transfer import Transfer
 from .engine.local_arrays import check_target, make_out
 from .engine.make import agreed_plan
 from .engine.operands import find_wrapped, list_factors
@@ -26,6 +25,7 @@ from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.plan import Plan
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of
+from .engine.transfer import Transfer
 from .engine.use import start_use
 from .errors import ArrayError, RedistributionError
 from .layout.arrays import host_array

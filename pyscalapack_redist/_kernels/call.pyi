@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .bundle import Origins
-from .ring import Outcome, Tickets, Vote
+from .ring import RingVoting, Tickets, Vote
 from .transport import Traffic
 
 class Kinds:
@@ -12,13 +12,7 @@ class Kinds:
 
 class Call:
     traffic: Traffic
-    vote: Vote
     begun: bool
-    voted: bool
-    as_expected: bool
-    origins: Origins
-    targets: Any
-    number: int
     def __init__(
         self,
         traffic: Traffic,
@@ -32,5 +26,4 @@ class Call:
         hold: Callable[[], Any],
     ) -> None: ...
     def __call__(self, a: Any, out: Any) -> Any: ...
-    def outcome(self) -> Outcome: ...
-    def hand_over(self) -> None: ...
+    def hand_over(self) -> tuple[RingVoting, Traffic | None, list[Any], Origins]: ...

@@ -29,8 +29,10 @@ class Staging:
     def __init__(self) -> None:
         self._buffer: NDArray[np.uint8] | None = None
 
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """Take the buffer, or make one if that is smaller than `size` bytes."""
+    def take(self, size: int, is_kept: bool = False) -> NDArray[np.uint8]:
+        """Take the buffer, or make one if that is smaller than `size` bytes, or if a plan keeps it, which needs no more."""
+        if is_kept:
+            return np.empty(size, np.uint8)
         buffer, self._buffer = self._buffer, None
         return buffer if buffer is not None and buffer.nbytes >= size else np.empty(size, np.uint8)
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .._kernels.ring import Tickets
 from . import progress
 from .channel import Channel, Request
 from .vote import LogSteps
@@ -63,8 +64,10 @@ class Series:
 
     Attributes
     ----------
-    calls, votes : int
-        How many calls this rank has begun, and how many votes it has cast.
+    tickets : Tickets
+        How many calls this rank has begun.
+    votes : int
+        How many votes it has cast.
     culprit : int or None
         The failed rank, once this one knows of it: no call begins any more.
     received : int
@@ -78,7 +81,7 @@ class Series:
     def __init__(self, group: Members, tag: int, targets: Sequence[int], sources: Sequence[int]) -> None:
         self.group, self.tag = group, tag
         self.targets, self.sources = tuple(targets), tuple(sources)
-        self.calls = self.votes = 0
+        self.tickets, self.votes = Tickets(), 0
         self.culprit: int | None = None
         self.received, self.is_receiving = 0, False
         self.ended: set[int] = set()
@@ -86,10 +89,15 @@ class Series:
         self._is_open = False
         self._all_know = False
 
+    @property
+    def calls(self) -> int:
+        """How many calls this rank has begun."""
+        return self.tickets.drawn
+
     def begin(self) -> int:
         """Begin a call and return its number."""
-        self.calls += 1
-        return self.calls
+        self.tickets.drawn += 1
+        return self.tickets.drawn
 
     def end_call(self, number: int) -> bool:
         """End a call that has received all, with a vote if one is due; False until the vote before is counted."""

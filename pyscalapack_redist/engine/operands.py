@@ -13,6 +13,7 @@ from .._kernels.bundle import Origins
 from ..errors import ArrayError, RedistributionError
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
+from .binding import ZERO, Operands, factors_key, factors_of
 from .local_arrays import (
     BY_COLUMNS,
     BY_ROWS,
@@ -25,7 +26,7 @@ from .local_arrays import (
     window,
 )
 from .operation import Factors, scalar, scale_rest
-from .plan import ZERO, Operands, Plan, factors_key, factors_of
+from .plan import Plan
 from .stages import ArrayKind, Move, Pair
 
 
@@ -98,16 +99,15 @@ def prepare_operands(plan: Plan, a: Any, out: Any, alpha: object, beta: object) 
         The message names the array, and in a batch the plan.
     """
     inputs, outs = list_arrays(plan, a, out)
-    cached = plan.cache.get(factors_key(alpha, beta))
-    if cached is not None:
-        match = cached.kinds.match(inputs, outs)
+    bindings = plan.bindings.get(factors_key(alpha, beta), ())
+    for binding in bindings:
+        match = None if binding.kinds is None else binding.kinds.match(inputs, outs)
         if match is not None:
-            like = cached.operands
+            like = binding.operands
             return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.element_order, like.factors)
-    operands, checked = check_operands(plan.pairs, plan.moves, inputs, outs, alpha, beta, plan.disjoint_arrays)
-    if plan.has_tiles:
-        plan.disjoint_arrays = checked._replace(out=None)
-    return operands
+    disjoint = next((binding.operands.disjoint_arrays for binding in bindings), None)
+    operands, checked = check_operands(plan.pairs, plan.moves, inputs, outs, alpha, beta, disjoint)
+    return operands._replace(disjoint_arrays=checked._replace(out=None)) if plan.has_tiles else operands
 
 
 def check_operands(

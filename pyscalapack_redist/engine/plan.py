@@ -1,4 +1,4 @@
-"""The engine's side of a redistribution: `Plan` has the stages of moves and what is cached between uses.
+"""The engine's side of a redistribution: `Plan` has the stages of moves, and a `Binding` for each kind of arrays.
 
 The user's side is `Redistribution` (engine/redistribution.py), which holds a `Plan`.
 """
@@ -6,99 +6,34 @@ The user's side is `Redistribution` (engine/redistribution.py), which holds a `P
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._kernels.bundle import Origins
 from .._kernels.call import Call, Kinds
+from .._kernels.transport import Traffic
+from ..comm import progress
 from ..comm.group import Group
 from ..comm.series import Series
-from ..comm.transfer import Transfer
-from ..comm.vote import digest
-from ..errors import ArrayError, ScheduleError
-from ..exchanges import Exchange
+from ..comm.vote import Outcome, Vote, digest
 from ..exchanges.pipeline import Nonblocking
-from ..exchanges.shared import Shared
 from ..layout.dtypes import dtype_digest
-from ..layout.letters import conjugates
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
-from .local_arrays import BY_COLUMNS, Arrays
-from .operation import Factors
-from .stages import ArrayKind, Move, Pair, Stage
+from .binding import MOST_BINDINGS, Binding, BoundStages, Exchanges, Key, Operands, key_of
+from .stages import Pair, Stage
 from .terms import Terms
 
-MOST_BINDINGS = 8  # that a plan caches: one for each kind of arrays or pair of factors
+Proceed = Callable[["weakref.ref[Plan]", Call, Any, Any], Any]
 PLANNING = ("processes", "schedule", "messages")
 ASKS_DTYPES = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
 
-# Compared by identity: small integers are single objects. `Factors` handles all other values.
-ONE: Any = 1
-ZERO: Any = 0
-
-Key = tuple[complex, complex]  # alpha and beta
-PLAIN: Key = 1, 0
-NUMBERS = frozenset({int, float, complex, np.float32, np.float64, np.complex64, np.complex128})
-
-
-class Operands(NamedTuple):
-    """The arrays of one call on this rank.
-
-    Attributes
-    ----------
-    arrays, outs : list
-        The user's arrays, one entry for each pair.
-    targets : list of ndarray or None
-        `outs`, with a new array where the user left it out.
-    origins : Origins
-        Their addresses.
-    kind : ArrayKind
-        Their kind, as far as this rank knows.
-    dtypes : tuple of dtype or None
-        The dtype of each pair; None if this rank does not know it.
-    element_order : int or None
-        The order of elements in messages that suits them; None if this rank has no arrays.
-    factors : tuple of Factors
-        alpha and beta of each pair.
-    """
-
-    arrays: list[Any]
-    outs: list[Any]
-    targets: list[NDArray[Any] | None]
-    origins: Origins
-    kind: ArrayKind
-    dtypes: tuple[np.dtype[Any] | None, ...]
-    element_order: int | None
-    factors: tuple[Factors, ...]
-
-    @property
-    def plain(self) -> bool:
-        """Whether elements only move: alpha is 1 and beta is 0."""
-        return False not in [factor.trivial for factor in self.factors]
-
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of the largest element known on this rank."""
-        items = self.kind.items
-        return items[0] if len(items) == 1 else max(items, default=0)
-
-
-class Binding(NamedTuple):
-    """A plan for arrays of one kind: the exchange of each stage, and the staging memory that each run takes for itself."""
-
-    exchanges: tuple[Exchange, ...]
-    element_order: int
-    item_bytes: int
-    private_bytes: int
-
 
 class Plan:
-    """A redistribution inside the engine: its stages of moves, and what is cached from use to use.
+    """A redistribution inside the engine: its stages of moves, and what it keeps from use to use.
 
     Parameters
     ----------
@@ -133,21 +68,14 @@ class Plan:
         Seconds of each part of planning.
     seconds : float or None
         Seconds of the last use.
-    call : Call or Transfer or None
-        The fast path of a use without factors. None before the first use, with layouts in between, with tiles, and if
-        messages go both between nodes and through a ring.
-    cache : dict
-        Cache entries, by alpha and beta.
+    bindings : dict
+        What it keeps for arrays of one kind, by alpha and beta; of several kinds the last used is the first.
     needs_finishing : bool
         Whether work remains after the fast path: a rest of B to fill, or a rank without a local array of B.
     has_tiles : bool
         Whether a layout consists of tiles.
     terms : Terms or None
-        The terms that the first call binds, with agree="first".
-    series : Series or None
-        The calls after the first, if they need no votes.
-    disjoint_arrays : Arrays or None
-        With tiles: the arrays of the last use, known not to overlap.
+        With agree="first": what the first call binds.
     """
 
     def __init__(
@@ -167,23 +95,23 @@ class Plan:
         self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.layouts_between)
         self.moves = tuple([move for stage in stages for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
-        self.cache: dict[Key | None, CacheEntry] = {}
-        self.call: Call | Transfer[Any] | None = None
+        self.bindings: dict[Key | None, list[Binding]] = {}
         self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
         self.has_tiles = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct_stage: Stage | None = None
         self.planning: dict[str, float] = {}
         self.seconds: float | None = None
-        self._bindings: OrderedDict[Any, Binding] = OrderedDict()
-        self._dtypes: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
-        self.disjoint_arrays: Arrays | None = None
         self.terms: Terms | None = None
-        self.series: Series | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
         """The pair that an array belongs to, by the number of the array."""
         return {move.target: move.pair for move in self.moves}
+
+    @property
+    def series(self) -> Series | None:
+        """The later calls of a plan with agree="first", if they need no votes."""
+        return None if self.terms is None else self.terms.series
 
     @property
     def schedule(self) -> Order:
@@ -220,230 +148,171 @@ class Plan:
         return copy
 
     def _copy(self) -> Plan:
-        """Return a copy with an empty cache."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy.cache, copy.call = {}, None
+        copy.bindings = {key: [each.copy() for each in bindings] for key, bindings in self.bindings.items()}
         return copy
 
-    def known_dtypes(self, operands: Operands) -> Sequence[np.dtype[Any] | None] | None:
-        """Return the dtypes of all pairs; None if ranks must exchange them first."""
-        if not self.may_ask_dtypes:
-            return operands.dtypes
-        entry = self._dtypes.get(self._kind_of(operands))
-        return None if entry is None else entry[1]
-
-    def _kind_of(self, operands: Operands) -> Any:
-        return operands.kind.strides, operands.dtypes, operands.kind.unchanged
-
-    def dtype_in_vote(self, operands: Operands) -> tuple[int | None, int]:
-        """Return the vote's fields `dtype` and `pending`: a digest of the dtypes, and ASKS_DTYPES if they are not known."""
-        if self.may_ask_dtypes:
-            entry = self._dtypes.get(self._kind_of(operands))
-            return (None, ASKS_DTYPES) if entry is None else (entry[0], 0)
-        return None if operands.dtypes[0] is None else dtype_digest(operands.dtypes[0]), 0
-
-    def forget_dtypes(self, operands: Operands) -> None:
-        """Forget other ranks' dtypes: their arrays may have changed."""
-        self._dtypes.pop(self._kind_of(operands), None)
-
-    def remember_dtypes(self, operands: Operands, dtypes: Sequence[np.dtype[Any] | None], element_order: int) -> None:
-        """Remember the dtypes of all ranks for arrays of this kind."""
-        number = digest(([None if dtype is None else dtype_digest(dtype) for dtype in dtypes], element_order))
-        self._dtypes[self._kind_of(operands)] = number, tuple(dtypes)
-        while len(self._dtypes) > MOST_BINDINGS:
-            self._dtypes.popitem(last=False)
-
-    def element_order_of(self, operands: Operands) -> int:
-        """Return the order of elements in messages that this rank expects."""
-        if len(self.stages) > 1:
-            return BY_COLUMNS
-        entry = cached_entry(self, operands)
-        if entry is not None and entry.operands.kind.strides == operands.kind.strides:
-            return entry.element_order
-        return operands.element_order or BY_COLUMNS
-
-    def binding(
-        self,
-        operands: Operands,
-        kind: ArrayKind,
-        element_order: int,
-        item_bytes: int,
-        exchange_type: type[Exchange] | None = None,
-    ) -> Binding:
-        """Return the cached or a new binding for arrays of this kind; `exchange_type` replaces the stages' own exchanges."""
-        blends = [(k, op, blend.key) for k, by_op in enumerate(kind.blends) for op, blend in by_op.items() if blend]
-        key = kind.strides, kind.items, tuple(blends), kind.unchanged, element_order, item_bytes, exchange_type
-        binding = self._bindings.get(key)
-        if binding is None:
-            binding = bind_stages(
-                self.stages, kind, element_order, item_bytes, self.memory_limit, operands.factors, exchange_type
+    def binding_of(self, operands: Operands) -> Binding:
+        """Return the binding for arrays of this kind, from now on the first one with their factors."""
+        key = key_of(operands)
+        bindings = self.bindings.get(key, [])
+        for number, binding in enumerate(bindings):
+            if binding.is_alike(operands):
+                binding.take(operands)
+                if number:
+                    bindings.insert(0, bindings.pop(number))
+                return binding
+        exchange_type = None if self.series is None else Nonblocking
+        exchanges = Exchanges(self.stages, self.memory_limit, operands.factors, exchange_type)
+        binding = Binding(operands, exchanges, None if self.may_ask_dtypes else operands.dtypes)
+        if self.may_ask_dtypes:  # which ranks know whatever the factors
+            known = next(
+                (each for others in self.bindings.values() for each in others if each.is_alike(operands)), None
             )
-            while len(self._bindings) >= MOST_BINDINGS:
-                self._bindings.popitem(last=False)
-            self._bindings[key] = binding
-        else:
-            self._bindings.move_to_end(key)
+            if known is not None:
+                binding.dtypes, binding.dtypes_number = known.dtypes, known.dtypes_number
+        while sum(map(len, self.bindings.values())) >= MOST_BINDINGS:
+            oldest = next(iter(self.bindings))
+            self.bindings[oldest].pop()
+            if not self.bindings[oldest]:
+                del self.bindings[oldest]
+        self.bindings.setdefault(key, []).insert(0, binding)
         return binding
 
-    @property
-    def uses_begun(self) -> int:
-        """How many votes and calls of the series this rank has begun."""
-        voted = 0 if self.group is None else self.group.tickets.drawn
-        return voted if self.series is None else voted + self.series.calls
-
-    def small_message_exchange(self, operands: Operands, element_order: int, item_bytes: int) -> Exchange | None:
-        """Return an exchange for messages that are few and small enough to go before the vote, else None; equal on all."""
-        stage, group = self.stages[0], self.group
-        if not item_bytes or len(self.stages) > 1 or group is None or group.voting_ring is not None:
-            return None
-        exchange = stage.bind(operands.kind, element_order, item_bytes, Nonblocking)
-        return exchange if exchange.sends_early else None
-
     def bind_terms(self, operands: Operands, element_order: int, item_bytes: int) -> None:
-        """Bind the terms of a plan with agree="first" to its first use."""
-        terms = self.terms
-        if terms is None or terms.is_bound or self.group is None or not item_bytes:
+        """Bind the terms of a plan with agree="first" to its first use.
+
+        Later calls need no vote where messages are few and small enough to go before one, which is the same on all ranks.
+        """
+        terms, stage, group = self.terms, self.stages[0], self.group
+        if terms is None or terms.is_bound or group is None or not item_bytes:
             return
         terms.bind(operands.factors[0], element_order, item_bytes)
         self.pairs = (self.pairs[0]._replace(dtype=operands.dtypes[0]),)
-        exchange = self.small_message_exchange(operands, element_order, item_bytes)
-        if exchange is not None:
-            terms.begin_series(self.group, exchange)
-            self.series = terms.series
+        if len(self.stages) > 1 or group.voting_ring is not None:
+            return
+        exchange = stage.bind(operands.kind, element_order, item_bytes, Nonblocking)
+        if exchange.sends_early:
+            terms.begin_series(group, exchange)
+            self.bindings.clear()
 
     def record_failure(self, reason: str) -> None:
         """Record that a call has failed: a plan with bound terms cannot be used any more."""
         if self.terms is not None and self.terms.is_bound:
             self.terms.record_failure(reason)
-            self.cache.clear()
-            self.call = None
+            self.bindings.clear()
 
-    def vote_fields(self, operands: Operands) -> dict[str, Any]:
+    def keep(
+        self,
+        binding: Binding,
+        arrays: Sequence[Any],
+        outs: Sequence[Any],
+        targets: Sequence[Any],
+        bound: BoundStages,
+        proceed: Proceed,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """Keep what the next use of such arrays can do without: on one node checks and a vote in Python, elsewhere checks.
+
+        Parameters
+        ----------
+        binding : Binding
+            Where it is kept.
+        arrays, outs, targets : sequence
+            Arrays of this use.
+        bound : BoundStages
+            The exchanges that ranks have agreed on.
+        proceed : callable
+            proceed(weak reference to the plan, call, a, out) starts the transfer that continues a compiled call.
+        outcome : Outcome, optional
+            The outcome of the vote; a call of a series has none.
+        """
+        binding.expected = outcome
+        if binding.kinds is not None and binding.bind_latest() is bound:
+            return
+        binding.latest, binding.element_order, binding.call, binding.idle = bound, bound.element_order, None, None
+        if not self._make_kinds(binding, arrays, outs, targets):
+            return
+        traffic = bound.exchanges[0].compiled() if bound.item_bytes else None
+        if traffic is None:
+            binding.vote = Vote(**self.vote_fields(binding.operands, binding))
+        else:
+            binding.call = self._call(binding, traffic, bound.element_order, bound.item_bytes, proceed)
+
+    def keep_first(
+        self, binding: Binding, operands: Operands, element_order: int, item_bytes: int, proceed: Proceed
+    ) -> None:
+        """Keep a compiled call for arrays that no use had yet; it may have no exchange."""
+        traffic = self.stages[0].bind_traffic(operands.kind, element_order, item_bytes)
+        if traffic is None:
+            bound = binding.exchanges.bind(operands.kind, operands.dtypes, element_order, item_bytes)
+            self.keep(binding, operands.arrays, operands.outs, operands.targets, bound, proceed)
+        elif self._make_kinds(binding, operands.arrays, operands.outs, operands.targets):
+            binding.element_order = element_order
+            binding.call = self._call(binding, traffic, element_order, item_bytes, proceed)
+
+    def _make_kinds(self, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any], targets: Sequence[Any]) -> bool:
+        """Make what recognizes arrays like these; False if all arrays must be checked in each use."""
+        if self.layouts_between or self.has_tiles or True in binding.operands.kind.unchanged:
+            return False
+        if binding.kinds is None:
+            makers = [
+                None
+                if target is None or target is out
+                else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
+                for pair, out, target in zip(self.pairs, outs, targets, strict=True)
+            ]
+            known = [array if isinstance(array, np.ndarray) else None for array in arrays]
+            try:
+                binding.kinds = Kinds(known, list(targets), makers)
+            except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe
+                return False
+        return True
+
+    def _call(
+        self, binding: Binding, traffic: Traffic, element_order: int, item_bytes: int, proceed: Proceed
+    ) -> Call:
+        """Make the compiled call for arrays of a kind."""
+        group, kinds = self.group, binding.kinds
+        assert group is not None
+        assert kinds is not None
+        vote = Vote(**self.vote_fields(binding.operands, binding), packed=element_order)
+        # The plan refers to its call, the call only weakly to the plan: both are freed with the plan's last reference.
+        weak_plan = weakref.ref(self)
+        return Call(
+            traffic,
+            kinds,
+            vote,
+            item_bytes,
+            functools.partial(_check_peers, group, weak_plan),
+            group.tickets,
+            self.is_batch,
+            functools.partial(proceed, weak_plan),
+            progress.hold_interrupts,
+        )
+
+    def vote_fields(self, operands: Operands, binding: Binding | None) -> dict[str, Any]:
         """Return the fields of a vote for these arrays."""
-        dtype, pending = self.dtype_in_vote(operands)
-        call = self.identity if operands.plain else digest((self.identity, operands.factors))
+        number, pending = None, 0
+        if self.may_ask_dtypes:
+            number = None if binding is None else binding.dtypes_number
+            pending = ASKS_DTYPES if number is None else 0
+        elif operands.dtypes[0] is not None:
+            number = dtype_digest(operands.dtypes[0])
         return {
-            "call": call,
-            "dtype": dtype,
+            "call": self.identity if operands.plain else digest((self.identity, operands.factors)),
+            "dtype": number,
             "pending": pending,
             "item": operands.item_bytes,
             "order": operands.element_order or 0,
         }
-
-    def store(self, key: Key, entry: CacheEntry) -> None:
-        """Cache an entry for the next uses with these factors."""
-        while len(self.cache) >= MOST_BINDINGS:
-            self.discard(next(iter(self.cache)))
-        self.cache[key] = entry
-        if key == PLAIN:
-            self.call = entry.call
-
-    def discard(self, key: Key | None) -> None:
-        """Discard the cache entry for these factors."""
-        self.cache.pop(key, None)
-        if key == PLAIN:
-            self.call = None
 
     def record_planning_times(self, moments: Sequence[float]) -> None:
         """Record the seconds of each part of planning, from their start times and the end of the last."""
         self.planning = {part: end - begin for part, (begin, end) in zip(PLANNING, pairwise(moments), strict=True)}
 
 
-class CacheEntry:
-    """The arrays' kind, binding and fast path of the last use with one pair of factors.
-
-    A first compiled call has no binding until a `Transfer` continues it.
-    """
-
-    def __init__(
-        self,
-        kinds: Kinds,
-        operands: Operands,
-        element_order: int,
-        call: Call | Transfer[Any] | None,
-        binding: Binding | None,
-    ) -> None:
-        self.kinds, self.operands, self.element_order, self.call = kinds, operands, element_order, call
-        self._binding = binding
-
-    def binding(self, plan: Plan) -> Binding:
-        """Return the binding, which a transfer needs; a compiled call does without."""
-        if self._binding is None:
-            operands = self.operands
-            binding = bind_stages(
-                plan.stages, operands.kind, self.element_order, operands.item_bytes, plan.memory_limit, operands.factors
-            )
-            (exchange,) = binding.exchanges
-            assert isinstance(exchange, Shared)
-            assert isinstance(self.call, Call)
-            exchange.traffic = self.call.traffic  # the call may have packed some of its chunks
-            self._binding = binding
-        return self._binding
-
-
-def factors_key(alpha: Any, beta: Any) -> Key | None:
-    """Return the cache's key for these factors; None if they are of unusual types."""
-    if alpha is ONE and beta is ZERO:
-        return PLAIN
-    return (alpha, beta) if type(alpha) in NUMBERS and type(beta) in NUMBERS else None
-
-
-def cached_entry(plan: Plan, operands: Operands) -> CacheEntry | None:
-    """Return the cache entry for the factors of these arrays."""
-    key = key_of(operands)
-    return None if key is None else plan.cache.get(key)
-
-
-def key_of(operands: Operands) -> Key | None:
-    """Return the cache's key for these arrays; None if the factors of a batch differ."""
-    alpha, beta, _ = operands.factors[0]
-    are_equal = len(operands.factors) == 1 or all(factors[:2] == (alpha, beta) for factors in operands.factors)
-    return (alpha, beta) if are_equal else None
-
-
-def factors_of(factors: Factors, move: Move) -> Factors:
-    """Return the factors of one move of a pair: alpha and beta apply in the pair's last move."""
-    conjugate = conjugates(move.op)
-    if not move.last:
-        return Factors(1, 0, conjugate)
-    return factors if factors.conjugate == conjugate else factors._replace(conjugate=conjugate)
-
-
-def bind_stages(
-    stages: Sequence[Stage],
-    kind: ArrayKind,
-    element_order: int,
-    item_bytes: int,
-    memory_limit: int,
-    factors: Sequence[Factors],
-    exchange_type: type[Exchange] | None = None,
-) -> Binding:
-    """Bind stages to arrays of one kind, with their own exchanges or with `exchange_type`.
-
-    Raises
-    ------
-    ArrayError
-        The memory limit is too small for an element.
-    ScheduleError
-        MPI's datatypes cannot multiply or conjugate elements.
-    """
-    exchanges = tuple([stage.bind(kind, element_order, item_bytes, exchange_type) for stage in stages])
-    private = 0
-    for exchange in exchanges:
-        if exchange.buffers.name == "datatypes" and any(any(by_op.values()) for by_op in kind.blends):
-            ops = [op for by_op in kind.blends for (op, _), blend in by_op.items() if blend]
-            raise ScheduleError(
-                f"{factors[0]}, op = {ops[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
-                "use buffers='packed'"
-            )
-        needed = exchange.staging_bytes
-        if needed > memory_limit:
-            subject = f"elements of {item_bytes} bytes"
-            if len(kind.items) > 1:
-                subject = f"a batch of {len(kind.items)} plans with such elements"
-            raise ArrayError(
-                f"memory_limit = {memory_limit} bytes is too small for {subject}: at least {needed} are needed"
-            )
-        private = max(private, exchange.private_bytes)
-    return Binding(exchanges, element_order, item_bytes, private)
+def _check_peers(group: Group, plan: weakref.ref[Plan]) -> None:
+    group.check_peers(plan())
+    progress.force_interrupts()

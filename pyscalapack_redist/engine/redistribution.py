@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
-from .._kernels.call import Call
 from .._lazy import load_above
 from ..comm import progress
 from ..comm.guard import Guard
-from ..comm.transfer import Transfer
 from ..errors import CollectiveError
 from ..exchanges import Message
 from ..layout.distributed import Distributed
@@ -26,12 +24,14 @@ from ..layout.letters import transposes
 from ..reports import Profile, Report
 from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
+from .binding import ONE, PLAIN, ZERO, Binding, factors_key
 from .messages import messages_of as rank_messages
 from .operands import find_wrapped, finish_call
 from .operation import MatrixPart
-from .plan import ONE, ZERO, Plan
+from .plan import Plan
 from .stages import Move, Stage
-from .use import find_fast_path, start_use
+from .transfer import Transfer
+from .use import first_binding, start_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,29 +138,40 @@ class Redistribution:
         if tracing.active and tracing.recording():
             return call_traced(self, a, out, alpha, beta)
         plan = self.inside
-        group = plan.group
-        call: Call | Transfer[Any] | None = None
-        # unchanged until this rank votes or sends
-        uses_before = plan.uses_begun if plan.series is not None else 0 if group is None else group.tickets.drawn
+        group, terms, call = plan.group, plan.terms, None
+        if group is None:
+            return self._start(a, out, alpha, beta).wait()
+        tickets = group.tickets if terms is None else terms.tickets(group)
+        drawn = tickets.drawn  # unchanged until this rank votes or sends
         try:
-            result: Any = NotImplemented  # no fast path for these arrays: nothing has begun
-            # no fast path while anything else is in flight, of this thread or of this group
-            if not (progress.thread_state.tasks or (group is not None and (group.transfers or group.interrupted))):
-                call = plan.call if alpha is ONE and beta is ZERO else None
-                call = call or find_fast_path(plan, a, out, alpha, beta)
-                if call is not None:
-                    result = call(a, out)
+            result: Any = NotImplemented  # nothing has begun
+            binding: Binding | None
+            # nothing else may be in flight, of this thread or of this group
+            if not (progress.thread_state.tasks or group.transfers or group.interrupted):
+                key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
+                try:
+                    binding = plan.bindings[key][0]
+                except KeyError:
+                    binding = first_binding(plan, key, a, out, alpha, beta)
+                if binding is not None:
+                    call, idle = binding.call, binding.idle
+                    if call is not None:
+                        result = call(a, out)
+                    elif idle is not None and group.is_ready:
+                        result = idle.call_again(plan, binding, a, out)
             if result is NotImplemented:
                 arrays = find_wrapped(plan, a, out)
                 if arrays is not None:
                     return load_above("door").call_with(self, *arrays, alpha, beta)
                 transfer = start_use(plan, a, out, alpha, beta)
-            elif type(result) is Transfer:  # voted, but the votes differ from the last ones
+            elif type(result) is Transfer:  # a compiled call has voted, but the votes differ from the last ones
                 transfer = result
+            elif plan.needs_finishing and call is not None:
+                return finish_call(plan, a, out, result, alpha, beta)
             else:
-                return finish_call(plan, a, out, result, alpha, beta) if plan.needs_finishing else result
+                return result
         except BaseException as caught:
-            if group is not None and plan.uses_begun == uses_before:
+            if tickets.drawn == drawn:
                 # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise

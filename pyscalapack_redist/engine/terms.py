@@ -1,19 +1,19 @@
-"""Terms of a plan with agree="first": the first call binds them, for that and all later calls."""
+"""Terms of a plan with agree="first": what its first call binds, for that and all later calls."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+from .._kernels.ring import Tickets
 from ..comm.group import Group
 from ..comm.series import Series
-from ..comm.transfer import State, Transfer
 from ..errors import ArrayError, CollectiveError
 from ..exchanges import Exchange
 from .operation import Factors
 
 
 class Terms:
-    """The terms that the first call of a plan binds.
+    """What the first call of a plan binds: factors, the elements of messages, and whether later calls vote.
 
     Attributes
     ----------
@@ -35,25 +35,28 @@ class Terms:
         self.element_order = self.item_bytes = 0
         self.series: Series | None = None
         self.refusal: str | None = None
-        self._first: Transfer[Any] | None = None
+        self._first_is_agreed: Callable[[], bool] | None = None
         self._series_number = 0
+
+    def tickets(self, group: Group) -> Tickets:
+        """Return what counts the calls that this rank has begun: the group's votes, or the calls of the series."""
+        return group.tickets if self.series is None else self.series.tickets
 
     def draw(self, group: Group) -> None:
         """Draw what all ranks number alike for a call that may be the first one. Called as that draws its ticket."""
         if not self.is_bound:
             self._series_number = group.draw_series_number()
 
-    def note_start(self, transfer: Transfer[Any]) -> None:
-        """Note a call that may be the first one."""
+    def note_start(self, is_agreed: Callable[[], bool]) -> None:
+        """Note a call that may be the first one; `is_agreed` makes progress until its vote is counted."""
         if not self.is_bound:
-            self._first = transfer
+            self._first_is_agreed = is_agreed
 
     def is_settled(self) -> bool:
         """Whether this rank knows if the next call is the first: the earlier one's vote is counted."""
-        first = self._first
-        if first is None or first.advance() or first.state >= State.READY:
-            self._first = None
-        return self._first is None
+        if self._first_is_agreed is not None and self._first_is_agreed():
+            self._first_is_agreed = None
+        return self._first_is_agreed is None
 
     def bind(self, factors: Factors, element_order: int, item_bytes: int) -> None:
         """Bind the values that all ranks have agreed on."""

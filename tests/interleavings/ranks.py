@@ -21,13 +21,13 @@ from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import groups, progress, series, waiting
 from pyscalapack_redist.comm import guard as guards
 from pyscalapack_redist.comm import node as nodes
-from pyscalapack_redist.comm import transfer as transfers
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.series import Series, Settling
 from pyscalapack_redist.comm.vote import Rows, Vote, Voting
 from pyscalapack_redist.engine import make
-from pyscalapack_redist.engine import use as uses
+from pyscalapack_redist.engine import plan as plans
+from pyscalapack_redist.engine import transfer as transfers
 from pyscalapack_redist.engine.terms import Terms
 from pyscalapack_redist.errors import CollectiveError
 
@@ -159,13 +159,11 @@ class Setting:
             self._prepare()
         for team in self.teams.values():
             team.begin(world)
-        for plans in self.plans:
-            for plan in plans.values():
-                plan.inside.cache.clear()
-                plan.inside.call = None
-                plan.inside._dtypes.clear()
+        for by_name in self.plans:
+            for plan in by_name.values():
+                plan.inside.bindings.clear()
                 if plan.inside.terms is not None:
-                    plan.inside.terms, plan.inside.series = Terms(), None
+                    plan.inside.terms = Terms()
                     plan.inside.pairs = (plan.inside.pairs[0]._replace(dtype=None),)
         self._show(world)
 
@@ -367,7 +365,7 @@ def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
     return make
 
 
-_allocate = uses.allocate
+_allocate = transfers.allocate
 
 
 def _allocate_or_fail(plan: Any, operands: Any, dtypes: Any) -> Any:
@@ -378,22 +376,19 @@ def _allocate_or_fail(plan: Any, operands: Any, dtypes: Any) -> Any:
     return _allocate(plan, operands, dtypes)
 
 
-_moving = uses.Use.advance
+_moving = transfers.Transfer._move
 
 
 def _moving_or_failing(self: Any, block: bool) -> Any:
-    """The step of a use while elements move; it fails with arrays for which that was chosen."""
+    """The step of a transfer while elements move; it fails with arrays for which that was chosen."""
     doomed = _here().doomed_later
-    arrays = (*self.operands.arrays, *self.operands.outs)
-    if isinstance(self, uses.CachedUse):  # it knows the array that it writes
-        arrays += tuple(self._targets)
-    if doomed and not doomed.isdisjoint(map(id, arrays)):
+    if doomed and not doomed.isdisjoint(map(id, (*self.arrays, *self.outs, *self.targets))):
         raise MemoryError("no memory while elements move")
     return _moving(self, block)
 
 
 def _begun(begin: Callable[..., Any]) -> Callable[..., Any]:
-    """A step that begins a use: the use of the engine knows that of the script."""
+    """A step that begins a transfer: it is that of a use of the script."""
 
     def step(self: Any, *arguments: Any, **options: Any) -> Any:
         self.purpose = _here().begins
@@ -417,14 +412,13 @@ def _with_purpose(act: Callable[..., Any], purpose: Callable[[Any], object]) -> 
 
 
 def _for_its_use(act: Callable[..., Any]) -> Callable[..., Any]:
-    return _with_purpose(act, lambda use: use.purpose)
+    return _with_purpose(act, lambda transfer: transfer.purpose)
 
 
 _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "hold_interrupts", _Held),
     (transfers, "hold_interrupts", _Held),
-    (uses, "hold_interrupts", _Held),
     (guards, "hold_interrupts", _Held),
     (guards, "current_hold", lambda: _here().hold),
     (progress, "force_interrupts", lambda *patience: None),
@@ -439,16 +433,19 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (groups, "_never_freed", _Kept()),
     (groups, "_forked", None),  # the explorer forks, and its ranks use no MPI
     (waiting, "_report", lambda *what: None),
-    (uses, "Call", _call),
-    (uses, "allocate", _allocate_or_fail),
-    (uses.Use, "__init__", _begun(uses.Use.__init__)),
-    (uses.CachedUse, "reset", _begun(uses.CachedUse.reset)),
-    (uses.Use, "send_early", _for_its_use(uses.Use.send_early)),
-    (uses.Use, "start", _for_its_use(uses.Use.start)),
-    (uses.Use, "advance", _for_its_use(_moving_or_failing)),
-    (uses.CachedUse, "advance", _for_its_use(_moving_or_failing)),
+    (plans, "Call", _call),
+    (transfers, "allocate", _allocate_or_fail),
+    (transfers.Transfer, "__init__", _begun(transfers.Transfer.__init__)),
+    (transfers.Transfer, "call_again", _begun(transfers.Transfer.call_again)),
+    (transfers.Transfer, "_send_early", _for_its_use(transfers.Transfer._send_early)),
+    (transfers.Transfer, "_start_moving", _for_its_use(transfers.Transfer._start_moving)),
+    (transfers, "_STEPS", {**transfers._STEPS, transfers.State.MOVING: _for_its_use(_moving_or_failing)}),
     (series, "PERIOD", 2),
-    (Settling, "__init__", _with_purpose(Settling.__init__, lambda settling: None)),  # any call may receive its messages
+    (
+        Settling,
+        "__init__",
+        _with_purpose(Settling.__init__, lambda settling: None),
+    ),  # any call may receive its messages
     (Settling, "advance", _with_purpose(Settling.advance, lambda settling: None)),
     (Series, "cast_vote", _with_purpose(Series.cast_vote, lambda series: f"vote {series.votes + 1} of {series.tag}")),
     (Series, "count_vote", _with_purpose(Series.count_vote, lambda series: f"vote {series.votes} of {series.tag}")),

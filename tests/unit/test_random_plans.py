@@ -80,8 +80,8 @@ class Side:
 
     def bind(self, order: int) -> None:
         operands = self.operands
-        binding = self.plan.binding(operands, operands.kind, order, self.case.dtype.itemsize)
-        (exchange,) = binding.exchanges
+        exchanges = self.plan.binding_of(operands).exchanges
+        (exchange,) = exchanges.bind(operands.kind, operands.dtypes, order, self.case.dtype.itemsize).exchanges
         self.exchange: Exchange = exchange
         limit = self.plan.memory_limit
         assert exchange.staging_bytes <= limit, f"{exchange.staging_bytes} bytes are staged, of {limit}"

@@ -26,9 +26,9 @@ import pytest
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.links import Links
-from pyscalapack_redist.comm.transfer import Transfer
 from pyscalapack_redist.engine.operation import MatrixPart
 from pyscalapack_redist.engine.redistribution import Leg
+from pyscalapack_redist.engine.transfer import Transfer
 from pyscalapack_redist.reports import Profile, Report
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,7 +174,7 @@ def test_every_collective_call_is_tried_by_one_rank_alone() -> None:
     )
     assert isinstance(table, ast.Dict)
     rows = {key.value for key in table.keys if isinstance(key, ast.Constant)}
-    assert rows == calls - {"Transfer.repeat", "Transfer.__call__"}  # of the engine
+    assert rows == calls - {"Transfer.call_again"}  # of the engine
 
 
 def test_docstrings_are_of_what_they_describe(caplog: pytest.LogCaptureFixture) -> None:
@@ -210,11 +210,6 @@ CATCH_ALL = {
     "comm.progress.call_blocking.run": "brings it from another thread to the caller",
     "comm.progress.hold_interrupts.force": "notes the interrupt that ends a wait, and raises it again",
     "comm.series.Settling.advance": "after the vote: aborts the group",
-    "comm.transfer.Transfer.__init__": "as the vote is cast: aborts the group, and raises it again",
-    "comm.transfer.Transfer.advance": "after the vote is cast: aborts the group",
-    "comm.transfer.Transfer.repeat": "after the vote is cast: the transfer goes on, and it is raised again",
-    "comm.transfer.Transfer._repeat_in_series": "after the call has begun: it goes on, or the group is aborted",
-    "comm.transfer.Transfer._move_all": "after the vote: aborts the group, and raises it again",
     "comm.waiting.Waiting.settle": "the communicator is freed, or a rank has died: there is no vote",
     "comm.waiting.Waiting._notify": "a notice that cannot be sent, after the group is aborted",
     "distributed_array._read_whole": "an error of NumPy as one of the package's",
@@ -226,9 +221,11 @@ CATCH_ALL = {
     "engine.redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
     "engine.redistribution.start_trace": "figures of a trace",
     "engine.options.checked_dtype": "an error of NumPy as one of the package's",
-    "engine.use.CachedUse.reset": "the slow path raises it again",
-    "engine.use._make_first_call": "the slow path raises it again",
-    "engine.use._continue_call": "after the vote is cast: aborts the group, and raises it again",
+    "engine.transfer.Transfer._begin": "as the vote is cast: aborts the group, and raises it again",
+    "engine.transfer.Transfer.call_again": "before the vote: the slow path raises it again; after it: as in `_step`",
+    "engine.transfer.Transfer._step": "after the vote is cast: aborts the group",
+    "engine.transfer.continue_call": "after the vote is cast: aborts the group, and raises it again",
+    "engine.use.first_binding": "the slow path raises it again",
     "errors.shown": "an object without a readable shape or dtype",
     "files.contents.named_errors": "an error of a library as one of the package's",
     "files.contents.read_npy_header": "an error of a parser, which has many types, as one of the package's",

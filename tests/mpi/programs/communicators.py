@@ -23,7 +23,7 @@ from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import caches, channel, groups
-from pyscalapack_redist.comm.transfer import State
+from pyscalapack_redist.engine.transfer import State
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES
 
 WORLD = MPI.COMM_WORLD

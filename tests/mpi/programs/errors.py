@@ -16,8 +16,8 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.comm import group as group_module
 from pyscalapack_redist.engine import build as building
 from pyscalapack_redist.engine import messages as planner
-from pyscalapack_redist.engine import use as states
-from pyscalapack_redist.engine.plan import CacheEntry
+from pyscalapack_redist.engine import transfer as transfers
+from pyscalapack_redist.engine.binding import Binding
 from pyscalapack_redist.errors import RedistributionError
 from pyscalapack_redist.exchanges import exchange as threads
 
@@ -395,20 +395,20 @@ def conversations() -> None:
     one = psr.Descriptor(SHAPE, SHAPE, psr.ProcessGrid((1, 1), WORLD))
     both = psr.batch(move, psr.redistribute(one, one, comm=WORLD))
     sources, outs = [a, numbers(one)], [out, None if RANK else one.zeros()]
-    with lost(states, "dtype_digest", 0), pytest.raises(C if RANK else MemoryError):
+    with lost(transfers, "dtype_digest", 0), pytest.raises(C if RANK else MemoryError):
         both(sources, outs)
     assert not out.any()
     for found, desc in zip(both(sources, outs), (B, one), strict=True):
         assert found is None or np.array_equal(found, numbers(desc))
     for where, name, error in (
         (group_module, "find_verdict", (W, C)),  # the first rank cannot say why nothing may move
-        (CacheEntry, "binding", MemoryError if RANK == 0 else C),
+        (Binding, "bind_latest", MemoryError if RANK == 0 else C),
     )[: 2 if ONE_NODE else 1]:
         comm = WORLD.Dup()
         plan, out = psr.redistribute(A.on(comm), B.on(comm)), B.zeros()
         wrong = on_bad(a.astype(np.float32), a), on_bad(out.astype(np.float32), out)
         with lost(where, name, 0), pytest.raises(error):
-            plan(*(wrong if name == "binding" else (a, on_bad(3, out))))
+            plan(*(wrong if name == "bind_latest" else (a, on_bad(3, out))))
         assert not out.any()
         with pytest.raises(C, match=r"cannot redistribute any more.*use another communicator"):
             plan(a, out)

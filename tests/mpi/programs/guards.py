@@ -30,7 +30,7 @@ from pyscalapack_redist.comm import group as groups
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.guard import Guard
-from pyscalapack_redist.engine import make, use
+from pyscalapack_redist.engine import make, transfer
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.files.binary_file import BinaryFile
 from pyscalapack_redist.linalg import problem, systems
@@ -316,7 +316,7 @@ def inside() -> None:
         (psr.Descriptor, "_pack", new_plan_of_one_known_layout),
         (psr.Descriptor, "_pack", lambda: psr.Descriptor._share(of_bad(A, None), group_of(WORLD), WORLD)),
         (psr.Descriptor, "_pack", lambda: psr.layout_of(Toy(numbers(A), RANK == BAD))),
-        (use, "prepare_operands", lambda: psr.redistribute(A, B).start(numbers(A)).wait()),
+        (transfer, "prepare_operands", lambda: psr.redistribute(A, B).start(numbers(A)).wait()),
     ]
     for owner, name, call in places:
         if name in ("_map_file", "Ring") and not shares_a_node:

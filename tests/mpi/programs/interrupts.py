@@ -322,7 +322,7 @@ def came_within(plan: Any, a: Any, out: Any, after: float) -> bool:
     def raising(number: int, frame: FrameType | None) -> None:
         while frame is not None and frame.f_code is not type(plan).__call__.__code__:
             frame = frame.f_back
-        if frame is not None and "uses_before" in frame.f_locals:  # not as it enters the call, which is as before
+        if frame is not None and "drawn" in frame.f_locals:  # not as it enters the call, which is as before
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGALRM, raising)

@@ -1,0 +1,55 @@
+"""Arrays of layouts in between (`via=`), which each use of a plan makes for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from .._kernels.bundle import Origins, address_of
+from .binding import Dtypes, Operands, factors_of
+from .plan import Plan
+from .stages import ArrayKind
+
+
+def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind, list[NDArray[Any] | None]]:
+    """Make the arrays of layouts in between; return the kind of all arrays, and the new ones."""
+    kind = operands.kind._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
+    arrays: list[NDArray[Any] | None] = []
+    strides, items, blends = [*kind.strides], [*kind.items], [*kind.blends]
+    for array_number in sorted(plan.layouts_between):
+        desc, pair = plan.layouts_between[array_number], plan.pair_of[array_number]
+        dtype = dtypes[pair]
+        array = desc.empty(dtype) if desc._has_local and dtype is not None else None
+        arrays.append(array)
+        strides.append(() if array is None else array.strides)
+        if array is None:
+            continue
+        items[pair] = array.itemsize
+        for move in plan.moves:
+            if move.pair == pair and (move.op, move.last) not in blends[pair]:
+                blend = factors_of(operands.factors[pair], move).blend(array.dtype)
+                blends[pair] = {**blends[pair], (move.op, move.last): blend}
+    return kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), arrays
+
+
+def locate_arrays(
+    plan: Plan, stage: int, origins_of_pairs: Origins, arrays_between: Sequence[NDArray[Any] | None]
+) -> tuple[Origins, tuple[int, int]]:
+    """Return the addresses of a stage's arrays, and those of its first move for derived datatypes."""
+    if not plan.layouts_between:
+        return origins_of_pairs, origins_of_pairs.pair(0)
+    array_numbers = sorted(plan.layouts_between)
+
+    def address(array_number: int) -> int:
+        if array_number < 2 * len(plan.pairs):
+            return origins_of_pairs.pair(array_number // 2)[array_number % 2]
+        array = arrays_between[array_numbers.index(array_number)]
+        return 0 if array is None else address_of(array)
+
+    moves = plan.stages[stage].moves
+    origins = Origins(len(moves))
+    for k, move in enumerate(moves):
+        origins.put(k, address(move.source), address(move.target))
+    return origins, origins.pair(0)
