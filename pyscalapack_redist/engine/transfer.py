@@ -460,6 +460,10 @@ class Transfer(Generic[Result]):
 
     def _learn_dtypes(self, dtypes: Dtypes) -> None:
         """Take the memory for these dtypes, unless it has been taken for them before the vote."""
+        if self.bound is not None and dtypes != self._dtypes and self.plan.layouts_between:
+            # Those of an earlier use. This rank has only arrays in between, so it has sent nothing.
+            self._group.staging.put_back(self._staging)
+            self.bound = self._next = None
         if self.bound is None:
             self._take_memory(dtypes, int(self._voting.outcome.item))
         elif dtypes != self._dtypes:

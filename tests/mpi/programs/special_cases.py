@@ -46,6 +46,18 @@ def in_place_by_way_of_two_layouts() -> None:
     assert np.array_equal(local, a.from_function(value))
 
 
+def dtypes_by_way_of_other_ranks() -> None:
+    """Ranks that have only arrays in between learn the dtype of each call, after calls of other dtypes too."""
+    first, every = psr.ProcessGrid((1, 1), WORLD, ranks=[[0]]), psr.ProcessGrid((SIZE, 1), WORLD)
+    whole, parts = psr.Descriptor((24, 24), 24, first), psr.Descriptor((24, 24), 4, every)
+    plan = psr.redistribute(whole, whole, via=[parts], comm=WORLD)
+    for dtype in (np.float64, np.float64, np.float32, np.complex128, np.int16, np.float64):
+        a = None if RANK else whole.from_function(lambda i, j: 24 * i + j).astype(dtype)
+        out = None if RANK else whole.zeros(dtype)
+        plan(a, out)
+        assert RANK or np.array_equal(a, out)
+
+
 def slots_of_two_plans_in_turn() -> None:
     """A sender that is ahead must not overwrite what is still in the slots of another plan."""
     n = 120
@@ -407,6 +419,7 @@ def tiled_arrays_that_are_refused() -> None:
 
 CHECKS = (
     in_place_by_way_of_two_layouts,
+    dtypes_by_way_of_other_ranks,
     slots_of_two_plans_in_turn,
     arrays_that_overlap,
     factors_that_are_remembered,
