@@ -248,7 +248,11 @@ class Group:
     tickets : Tickets
         The number of tickets drawn.
     transfers : dict
-        Transfers in flight, in the order of their tickets.
+        Transfers in flight, in the order in which they were started.
+    queued : dict
+        Those that have not begun, in that order.
+    starts : int
+        How many transfers this rank has started.
     interrupted : dict
         Interrupted agreements in which this rank still takes part.
     series : dict
@@ -275,7 +279,8 @@ class Group:
         self.abort_reason: str | None = None
         self.lock = threading.RLock()
         self.aborted_uses: list[Any] = []  # kept alive, because MPI may still access their memory
-        self.transfers: dict[Any, None] = {}
+        self.transfers, self.queued = dict[Any, None](), dict[Any, None]()
+        self.starts = 0
         self.interrupted: dict[InterruptedAgreement, None] = {}
         self.tickets = Tickets()
         self.settling, self.series = dict[Settling, None](), dict[int, Series]()
@@ -293,18 +298,33 @@ class Group:
     def draw_ticket(self) -> int:
         """Draw the next ticket, the first tag of an operation. All ranks draw them in the same order.
 
-        Tags come again. If an operation in flight has those of this ticket, it waits until that has ended. Called with
-        interrupts held back.
+        It waits until all transfers that have been started have drawn theirs. Tags come again: if an operation in flight has
+        those of this ticket, it waits until that has ended. Called with interrupts held back.
         """
-        if self.transfers or self.interrupted:
-            coming = self.coming_ticket
-            in_flight = (*self.transfers, *self.interrupted)
-            earlier = next((each for each in in_flight if each.has_ticket(coming)), None)
-            if earlier is not None:
-                with self.aborting_if_forced():
-                    wait_until(earlier.advance, self.check_peers, patience=math.inf)
+        if not self._may_draw():
+            with self.aborting_if_forced():
+                wait_until(self._advance_to_draw, self.check_peers, patience=math.inf)
+        return self.take_ticket()
+
+    def take_ticket(self) -> int:
+        """Draw the next ticket, whose tags are free, at once."""
         self.tickets.drawn += 1
         return self.ticket
+
+    def _may_draw(self) -> bool:
+        return not self.queued and self.has_free_tags()
+
+    def _advance_to_draw(self) -> bool:
+        for each in (*self.transfers, *self.interrupted):
+            each.advance()
+        return self._may_draw()
+
+    def has_free_tags(self) -> bool:
+        """Whether no operation in flight has the tags of the next ticket."""
+        if not self.transfers and not self.interrupted:
+            return True
+        coming = self.coming_ticket
+        return not any(each.has_ticket(coming) for each in (*self.transfers, *self.interrupted))
 
     @property
     def ticket(self) -> int:

@@ -142,7 +142,7 @@ class Redistribution:
         if group is None:
             return self._start(a, out, alpha, beta).wait()
         tickets = group.tickets if terms is None else terms.tickets(group)
-        drawn = tickets.drawn  # unchanged until this rank votes or sends
+        drawn = tickets.drawn, group.starts  # unchanged until this rank votes or sends, or will
         try:
             result: Any = NotImplemented  # nothing has begun
             binding: Binding | None
@@ -171,7 +171,7 @@ class Redistribution:
             else:
                 return result
         except BaseException as caught:
-            if tickets.drawn == drawn:
+            if (tickets.drawn, group.starts) == drawn:
                 # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise

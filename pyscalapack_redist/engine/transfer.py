@@ -1,11 +1,12 @@
 """Transfers: one use of a plan on this rank, with its arrays, as a state machine.
 
-    VOTING -> READY -> MOVING -> COMPLETE
-       |  \\-> ASKING -> CONFIRMING -> READY
-       \\-> REFUSING -> REFUSED
+    QUEUED -> VOTING -> READY -> MOVING -> COMPLETE
+                 |  \\-> ASKING -> CONFIRMING -> READY
+                 \\-> REFUSING -> REFUSED
 
-A call of a series (comm/series.py) has no vote: it begins READY, and ends REFUSED if a rank has failed. An exception after the
-vote is cast leads to ABORTED. docs/protocol.md states what a rank may assume in each state.
+It is QUEUED only until it is known whether it votes, which the first call of a plan with agree="first" decides. A call of a
+series (comm/series.py) has no vote: it begins READY, and ends REFUSED if a rank has failed. An exception after the vote is
+cast leads to ABORTED. docs/protocol.md states what a rank may assume in each state.
 
 engine/use.py has the ways to begin one. From then on there is one loop, `Transfer.advance`, whoever waits; no step waits for
 longer than a millisecond. Each transfer makes its own arrays of layouts in between (`via=`).
@@ -51,18 +52,20 @@ Result = TypeVar("Result")  # of a call of the plan
 class State(enum.IntEnum):
     """The state of a transfer on this rank."""
 
-    VOTING = 0  # the vote is cast and not counted
-    ASKING = 1  # ranks exchange the dtypes that not all know
-    CONFIRMING = 2  # ranks learn whether all have the memory for these dtypes
-    REFUSING = 3  # the vote failed: ranks learn the reason, and discard messages sent before the vote
-    READY = 4  # all ranks have agreed; earlier transfers begin first
-    MOVING = 5
-    COMPLETE = 6
-    REFUSED = 7  # no data moved, or the call of a series has failed; the group can be used again
-    ABORTED = 8  # an error after the vote: the group cannot be used any more
+    QUEUED = 0  # not begun: an earlier start of the group is not, or whether this one votes is not known
+    VOTING = 1  # the vote is cast and not counted
+    ASKING = 2  # ranks exchange the dtypes that not all know
+    CONFIRMING = 3  # ranks learn whether all have the memory for these dtypes
+    REFUSING = 4  # the vote failed: ranks learn the reason, and discard messages sent before the vote
+    READY = 5  # all ranks have agreed; earlier transfers begin first
+    MOVING = 6
+    COMPLETE = 7
+    REFUSED = 8  # no data moved, or the call of a series has failed; the group can be used again
+    ABORTED = 9  # an error after the vote: the group cannot be used any more
 
 
-VOTING, READY, MOVING, COMPLETE = State.VOTING, State.READY, State.MOVING, State.COMPLETE  # found sooner than in the class
+# found sooner than in the class
+QUEUED, VOTING, READY, MOVING, COMPLETE = State.QUEUED, State.VOTING, State.READY, State.MOVING, State.COMPLETE
 # MPI makes progress only while it is called, and a message between nodes needs several calls. So `test` polls for this share
 # of the time since the last `test`, but at most for so many seconds.
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
@@ -80,12 +83,12 @@ class Transfer(Generic[Result]):
     def __init__(
         self,
         plan: Plan,
-        ticket: int = 0,
         spent: dict[str, float] | None = None,
         measured: Any = None,
         convert_result: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.plan, self._ticket, self._spent, self._measured = plan, ticket, spent, measured
+        self.plan, self._spent, self._measured = plan, spent, measured
+        self._ticket = 0
         self._convert_result = convert_result
         if plan.group is not None:
             self._group: Group = plan.group
@@ -125,17 +128,43 @@ class Transfer(Generic[Result]):
     # -- arrays and memory, before the vote
 
     def start(self, guard: Guard, a: Any, out: Any, alpha: object, beta: object) -> None:
-        """Check this rank's arrays and take the memory for them, unless it has an error; then vote."""
-        self.error = guard.error
+        """Check this rank's arrays, unless it has an error; then begin, or be queued. Never waits."""
         if guard.error is None:
-            operands = guard.attempt(lambda: self._take_arrays(a, out, alpha, beta))  # runs code of the arrays
-            if operands is not None:
-                guard.attempt(lambda: self._take_known_memory(operands), is_open=False)
-            self.error = guard.take_interrupts()
-            if self.error is None and self.bound is not None and self.operands.item_bytes:
-                self.rows = guard.attempt(self.progress.pack_for_vote, is_open=False)
-                self.error = guard.error
-        self._begin()
+            guard.attempt(lambda: self._take_arrays(a, out, alpha, beta))  # runs code of the arrays
+        self.error = guard.take_interrupts()
+        self._group.starts += 1
+        if not self._has_turn():
+            self.state = QUEUED
+            self._group.queued[self] = None
+            self._join()
+            return
+        try:
+            self._begin(guard)
+        except BaseException as caught:  # other ranks depend on it
+            self._abort(caught)
+            raise
+        if self.state < COMPLETE:
+            self._join()
+
+    def _has_turn(self) -> bool:
+        """Whether it can begin: all earlier ones of the group have, and this rank knows whether it votes."""
+        group, terms = self._group, self.plan.terms
+        if group.queued and next(iter(group.queued)) is not self:
+            return False
+        if terms is not None:
+            if not terms.is_settled():
+                return False
+            if terms.series is not None:
+                return True
+        return group.has_free_tags()
+
+    def _take_turn(self, block: bool) -> bool:
+        """QUEUED: begin, if that is possible."""
+        if not self._has_turn():
+            return False
+        del self._group.queued[self]
+        self._begin(Guard(self.error))
+        return self.state < COMPLETE
 
     def _take_arrays(self, a: Any, out: Any, alpha: object, beta: object) -> Operands:
         """Check the user's arrays and hold them.
@@ -250,23 +279,32 @@ class Transfer(Generic[Result]):
 
     # -- the vote
 
-    def _begin(self) -> None:
-        """Vote, or send as a call of a series. From then on it is in flight."""
-        try:
-            if self.series is None:
-                self.state = VOTING
-                self._voting = self._group.cast_vote(self._make_vote(), None if self.error else self.rows)
-            elif self.error is not None:
-                self._end_refused(self.error)
-                return
-            else:
-                self.state = READY
-            if self.error is None and self.bound is not None:
-                self._send_early()
-        except BaseException as caught:  # other ranks depend on it
-            self._abort(caught)
-            raise
-        self._join()
+    def _begin(self, guard: Guard) -> None:
+        """Take memory, unless this rank has an error; then vote, or send as a call of a series."""
+        plan, group = self.plan, self._group
+        terms = plan.terms
+        if terms is not None:
+            terms.draw(group)
+            self.series = terms.series
+        if self.series is None:
+            self._ticket = group.take_ticket()
+        if guard.error is None:
+            guard.attempt(lambda: self._take_known_memory(self.operands), is_open=False)
+            if guard.error is None and self.bound is not None and self.operands.item_bytes:
+                self.rows = guard.attempt(self.progress.pack_for_vote, is_open=False)
+            self.error = guard.error
+        if self.series is None:
+            self.state = VOTING
+            self._voting = group.cast_vote(self._make_vote(), None if self.error else self.rows)
+        elif self.error is not None:
+            self._end_refused(self.error)
+            return
+        else:
+            self.state = READY
+        if self.error is None and self.bound is not None:
+            self._send_early()
+        if terms is not None:
+            terms.note_start(self.is_agreed)
 
     def call_again(self, plan: Plan, binding: Binding, a: Any, out: Any) -> Result | Any:
         """Move arrays like the last ones, with the run of the last use; return the result. Collective.
@@ -330,10 +368,10 @@ class Transfer(Generic[Result]):
             self._group.adopt(self._voting)
         self._join()
 
-    def continue_call(self, call: Call, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+    def continue_call(self, ticket: int, call: Call, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Go on after the vote that a compiled call has cast, with the chunks that it has packed."""
         self.binding, self.operands, self._kind = binding, binding.operands, binding.operands.kind
-        self.arrays, self.outs = arrays, outs
+        self._ticket, self.arrays, self.outs = ticket, arrays, outs
         self._voting, begun, self.targets, self.origins = call.hand_over()
         bound = binding.bind_latest()
         assert bound is not None
@@ -627,12 +665,13 @@ class Transfer(Generic[Result]):
     # -- operations in flight
 
     def _leave(self) -> None:
+        self._group.queued.pop(self, None)
         self._group.transfers.pop(self, None)
         tasks_in_flight().pop(self, None)
 
     def has_ticket(self, ticket: int) -> bool:
         """Whether it has drawn this ticket. Not collective."""
-        return self.series is None and self._ticket == ticket
+        return self.series is None and self.state is not QUEUED and self._ticket == ticket
 
     def is_agreed(self) -> bool:
         """Make progress; True when its vote is counted, or it has ended. Not collective."""
@@ -728,6 +767,7 @@ class Transfer(Generic[Result]):
 
 
 _STEPS: dict[State, Callable[[Transfer[Any], bool], bool]] = {
+    State.QUEUED: Transfer._take_turn,
     State.VOTING: Transfer._count_vote,
     State.ASKING: Transfer._ask,
     State.CONFIRMING: Transfer._confirm,
@@ -760,9 +800,9 @@ def continue_call(weak_plan: weakref.ref[Plan], call: Call, a: Any, out: Any) ->
     if plan is None or group is None or binding is None or not call.begun:
         raise RuntimeError("internal error: a transfer continues a call that has not begun; please report it")
     with hold_interrupts():
-        transfer: Transfer[Any] = Transfer(plan, group.ticket)
+        transfer: Transfer[Any] = Transfer(plan)
         try:
-            transfer.continue_call(call, binding, *list_arrays(plan, a, out))
+            transfer.continue_call(group.ticket, call, binding, *list_arrays(plan, a, out))
         except BaseException as caught:  # other ranks rely on the call that has begun
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append((transfer, call))

@@ -9,14 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..comm.guard import Guard
-from ..comm.progress import wait_until
-from ..comm.vote import describe_error
-from ..errors import CollectiveError
 from ..exchanges.shared import Shared
 from .binding import Binding, Key
 from .operands import find_wrapped, prepare_operands
 from .plan import Plan
-from .terms import Terms
 from .transfer import Transfer, continue_call
 
 
@@ -53,44 +49,12 @@ def start_use(
         return alone
     group.check_usable()
     with Guard(error) as guard:
-        terms = plan.terms
-        if terms is not None:
-            _wait_for_terms(plan, terms, guard)
-            if plan.series is not None:
-                terms.check_usable()
-            terms.draw(group)
-        ticket = group.draw_ticket() if plan.series is None else 0
+        if plan.terms is not None and plan.series is not None:
+            plan.terms.check_usable()
         with group.lock:
-            transfer: Transfer[Any] = Transfer(plan, ticket, spent, measured, convert_result)
+            transfer: Transfer[Any] = Transfer(plan, spent, measured, convert_result)
             transfer.start(guard, a, out, alpha, beta)
-        if terms is not None:
-            terms.note_start(transfer.is_agreed)
         return transfer
-
-
-def _wait_for_terms(plan: Plan, terms: Terms, guard: Guard) -> None:
-    """Wait until the plan's first call is settled, so that all ranks vote or none; the guard keeps an error or an interrupt.
-
-    After a second interrupt this rank takes no part in what the other ranks call, so it aborts the group.
-    """
-    group, is_interrupted = plan.group, False
-    assert group is not None
-
-    def check_peers() -> None:
-        group.check_peers(plan)
-        guard.deliver_interrupts()
-
-    while not terms.is_settled():
-        wait = Guard()
-        with group.aborting_if_forced():
-            wait.attempt(lambda: wait_until(terms.is_settled, check_peers), is_open=False)
-        guard.error = guard.error or wait.error
-        if wait.error is None or isinstance(wait.error, CollectiveError):  # the group has been aborted: that settles it
-            continue
-        if is_interrupted:
-            group.abort(describe_error(wait.error))
-            raise wait.error
-        is_interrupted = True
 
 
 def first_binding(plan: Plan, key: Key | None, a: Any, out: Any, alpha: Any, beta: Any) -> Binding | None:

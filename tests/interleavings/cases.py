@@ -249,6 +249,20 @@ def freeing_in_flight(rank: Rank) -> None:
         use.wait()
 
 
+def starting_across(rank: Rank) -> None:
+    """Uses of plans on several communicators are started, in an order of each rank's own, and waited for in any order."""
+    coming = {name: [LAST + 10 * k + call for call in range(3)] for k, name in enumerate(OVERLAPPING) if name in rank.plans}
+    uses = []
+    while coming:
+        name = sorted(coming)[rank.world.choose(len(coming))]
+        uses.append(Use(rank, rank.plans[name], coming[name].pop(0)))
+        uses[-1].start()
+        coming = {name: numbers for name, numbers in coming.items() if numbers}
+    while uses:
+        uses.pop(rank.world.choose(len(uses))).wait()
+    free_all(rank, sorted(rank.world.setting.teams))
+
+
 def ending(rank: Rank) -> None:
     """One of the first two ranks ends before the last use, which the others do not wait for, or in the middle of it."""
     plan = rank.plans["plan"]
@@ -481,7 +495,7 @@ def all_and_overlapping(rank: Rank) -> dict[str, Any]:
     return {"plan": plan_of(rank, "rows", "columns"), **overlapping(rank)}
 
 
-def overlapping(rank: Rank) -> dict[str, Any]:
+def overlapping(rank: Rank, **options: Any) -> dict[str, Any]:
     """Plans of two ranks each; the first and the second share one, and so on."""
     plans = {}
     for low, high in ((0, 1), (1, 2), (0, 2)):
@@ -490,8 +504,13 @@ def overlapping(rank: Rank) -> dict[str, Any]:
             rows, columns = rank.world.setting.shape
             a = Descriptor((rows, columns), (rows // 2, columns), grids[0])
             b = Descriptor((rows, columns), (rows, columns // 2), grids[1])
-            plans[f"{low} and {high}"] = redistribute(a, b)
+            plans[f"{low} and {high}"] = redistribute(a, b, **options)
     return plans
+
+
+def bound_overlapping(rank: Rank) -> dict[str, Any]:
+    """The same, with plans that their first calls bind."""
+    return overlapping(rank, agree="first")
 
 
 def copying(rank: Rank) -> dict[str, Any]:
@@ -557,6 +576,7 @@ ALONE: dict[str, Any] = {"delays": (QUIET,), "weak": False, "mode": EAGER}  # ha
 ABORTED: dict[str, Any] = {"checks": after_abort}
 ENDING: dict[str, Any] = {"program": ending, "checks": after_ending}
 DEATH: dict[str, Any] = {"checks": after_death, "deaths": 1}
+ACROSS: dict[str, Any] = {**FREED, "program": starting_across}
 IN_FLIGHT: dict[str, Any] = {**FREED, "program": freeing_in_flight}
 MEANWHILE: dict[str, Any] = {**FREED, "program": freeing_meanwhile}
 JOBS: dict[str, Any] = {"program": freeing, "jobs": [0, 1, 1]}
@@ -633,6 +653,7 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("three agreed once", "three apart", THREE_BAD, CROSSING, BOUND),
     ("three agreed once, late", "mixed", THREE_MIXED, CROSSING, {**BOUND, "late": [2]}),
     ("three agreed once, interrupts", "three apart", THREE_BAD, CROSSING, {**BOUND, "interrupts": 2}),
+    ("agreed once, started across communicators", "three, three apart, mixed", Kind(), bound_overlapping, ACROSS),
     # Communicators are freed; ranks ask one another whether they wait, and that is received before.
     ("freed", "two, three apart, mixed", BAD, usual(), FREED),
     ("freed, late", "mixed", FINE, usual(), {**FREED, "late": [2]}),

@@ -221,7 +221,7 @@ CATCH_ALL = {
     "engine.redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
     "engine.redistribution.start_trace": "figures of a trace",
     "engine.options.checked_dtype": "an error of NumPy as one of the package's",
-    "engine.transfer.Transfer._begin": "as the vote is cast: aborts the group, and raises it again",
+    "engine.transfer.Transfer.start": "as the vote is cast: aborts the group, and raises it again",
     "engine.transfer.Transfer.call_again": "before the vote: the slow path raises it again; after it: as in `_step`",
     "engine.transfer.Transfer._step": "after the vote is cast: aborts the group",
     "engine.transfer.continue_call": "after the vote is cast: aborts the group, and raises it again",

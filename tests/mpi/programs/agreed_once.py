@@ -108,6 +108,27 @@ def first_calls_of_several_plans() -> None:
         first.works(MOST)
 
 
+def starts_across_communicators() -> None:
+    """Ranks start the first calls of plans on two communicators, and those after them, in different orders."""
+    comms = [WORLD.Dup() for _ in range(2)]
+    for wrong in (None, 0, 1):  # the plan whose first call is refused
+        moves = [Moves(comm=comm) for comm in comms]
+        uses = [(k, use) for k in range(2)[:: 1 if RANK == 0 else -1] for use in range(3)]
+        transfers = {}
+        for k, use in uses:
+            is_wrong = (k, use, RANK) == (wrong, 0, SIZE - 1)
+            array = np.zeros((1, 1)) if is_wrong and moves[k].a.coords is not None else moves[k].source(use)
+            transfers[k, use] = moves[k].plan.start(array, moves[k].b.empty(np.float64))
+        for k, use in sorted(transfers, key=lambda each: (each[1], each[0])[:: 1 if RANK == 0 else -1]):
+            if (k, use) == (wrong, 0):
+                with pytest.raises((psr.ArrayError, psr.CollectiveError), match=r"shape|rank"):
+                    transfers[k, use].wait()
+            else:
+                moves[k].check(transfers[k, use].wait(), use)
+    for comm in comms:
+        comm.Free()
+
+
 def refused_first_calls() -> None:
     """A first call that is refused, before or after another plan's: the later series are the same on all ranks."""
     for order in (1, -1):
@@ -288,6 +309,7 @@ def main() -> None:
     arrays_may_be_others()
     several_are_in_flight()
     first_calls_of_several_plans()
+    starts_across_communicators()
     refused_first_calls()
     if ALL_APART:
         a_failed_rank_does_something_else()
