@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -127,6 +128,19 @@ def starts_across_communicators() -> None:
                 moves[k].check(transfers[k, use].wait(), use)
     for comm in comms:
         comm.Free()
+
+
+def other_operations_after_a_queued_start() -> None:
+    """On some ranks the second call votes at once, since they know that the first was refused, and on others it is queued."""
+    for early in range(SIZE):
+        move = Moves()
+        first = move.plan.start(np.zeros((1, 1)) if RANK == SIZE - 1 else move.source(0), move.b.empty(np.float64))
+        if early == RANK:
+            with contextlib.suppress(psr.ArrayError, psr.CollectiveError):
+                first.wait()
+        second = move.plan.start(move.source(1), move.b.empty(np.float64))
+        assert move.plan.inside.group.combine(RANK) == list(range(SIZE))
+        move.check(second.wait(), 1)
 
 
 def refused_first_calls() -> None:
@@ -310,6 +324,7 @@ def main() -> None:
     several_are_in_flight()
     first_calls_of_several_plans()
     starts_across_communicators()
+    other_operations_after_a_queued_start()
     refused_first_calls()
     if ALL_APART:
         a_failed_rank_does_something_else()
