@@ -302,8 +302,9 @@ class Group:
         those of this ticket, it waits until that has ended. Called with interrupts held back.
         """
         if not self._may_draw():
+            self.take_up_operations()
             with self.aborting_if_forced():
-                wait_until(self._advance_to_draw, self.check_peers, patience=math.inf)
+                wait_until(self._may_draw, self.check_peers, patience=math.inf)
         return self.take_ticket()
 
     def take_ticket(self) -> int:
@@ -313,11 +314,6 @@ class Group:
 
     def _may_draw(self) -> bool:
         return not self.queued and self.has_free_tags()
-
-    def _advance_to_draw(self) -> bool:
-        for each in (*self.transfers, *self.interrupted):
-            each.advance()
-        return self._may_draw()
 
     def has_free_tags(self) -> bool:
         """Whether no operation in flight has the tags of the next ticket."""

@@ -92,7 +92,7 @@ class Transfer(Generic[Result]):
         self._convert_result = convert_result
         if plan.group is not None:
             self._group: Group = plan.group
-        self.series: Series | None = plan.series
+        self.series: Series | None = None  # known when it begins
         self.state: State
         self.error: BaseException | None = None  # of this rank; with one it votes "failed"
         # the user's arrays, which it keeps alive; their addresses; and what the plan keeps for such arrays
@@ -250,7 +250,7 @@ class Transfer(Generic[Result]):
         following: Transfer[Any] = Transfer(self.plan)
         following.bound, following.exchange, following.progress = bound, exchange, run_in_progress
         following._kind, following._dtypes, following._staging = self._kind, self._dtypes, self._staging
-        following._is_again = True
+        following.series, following._is_again = self.series, True
         del following.plan  # which keeps it
         return following
 
@@ -281,8 +281,7 @@ class Transfer(Generic[Result]):
 
     def _begin(self, guard: Guard) -> None:
         """Take memory, unless this rank has an error; then vote, or send as a call of a series."""
-        plan, group = self.plan, self._group
-        terms = plan.terms
+        group, terms = self._group, self.plan.terms
         if terms is not None:
             terms.draw(group)
             self.series = terms.series
@@ -368,10 +367,10 @@ class Transfer(Generic[Result]):
             self._group.adopt(self._voting)
         self._join()
 
-    def continue_call(self, ticket: int, call: Call, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+    def continue_call(self, call: Call, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Go on after the vote that a compiled call has cast, with the chunks that it has packed."""
         self.binding, self.operands, self._kind = binding, binding.operands, binding.operands.kind
-        self._ticket, self.arrays, self.outs = ticket, arrays, outs
+        self._ticket, self.arrays, self.outs = self._group.ticket, arrays, outs
         self._voting, begun, self.targets, self.origins = call.hand_over()
         bound = binding.bind_latest()
         assert bound is not None
@@ -802,7 +801,7 @@ def continue_call(weak_plan: weakref.ref[Plan], call: Call, a: Any, out: Any) ->
     with hold_interrupts():
         transfer: Transfer[Any] = Transfer(plan)
         try:
-            transfer.continue_call(group.ticket, call, binding, *list_arrays(plan, a, out))
+            transfer.continue_call(call, binding, *list_arrays(plan, a, out))
         except BaseException as caught:  # other ranks rely on the call that has begun
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append((transfer, call))
