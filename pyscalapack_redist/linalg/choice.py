@@ -42,7 +42,8 @@ def choose(
 
     def seconds(number: int) -> float:
         layout = layouts[number]
-        moved = 2 * 8 * elements / (COPY_RATE * layout.grid.size) if number else 0.0
+        # nothing moves to the first layout, and the rate on one process has its moves in it
+        moved = 2 * 8 * elements / (COPY_RATE * layout.grid.size) if 0 < number < len(layouts) - 1 else 0.0
         return rates.seconds(shape, layout.grid.size) + moved
 
     return layouts[min(range(len(layouts)), key=seconds)]

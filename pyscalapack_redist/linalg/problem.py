@@ -73,7 +73,7 @@ SMALL, LARGE = 1e-50, 1e50
 EAGER = 2**20  # elements up to which bilinear forms are computed before it is known whether they are wanted
 MOVED = 64.0
 WORKSPACES = 4  # arrays of the size of the operands on one process: as they came, copies, results, workspace
-LONG = 1024  # order from which one process is lent the cores of ranks that wait: below, time slices cost more than they bring
+LONG = 768  # order from which one process is lent the cores of ranks that wait: below, waking threads costs more
 MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
@@ -645,7 +645,7 @@ class Problem:
     @property
     def _takes_long(self) -> bool:
         """Whether threads, and sleep of the other ranks, are worth while."""
-        return any(max(operand.shape) >= LONG for operand in self.operands.values())
+        return any(min(operand.shape) >= LONG for operand in self.operands.values())
 
     def _gathered(self, name: str) -> DistributedArray:
         """An operand with all its elements on the process of the grid, as the user gave them. Collective."""

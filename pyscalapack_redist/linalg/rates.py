@@ -1,6 +1,6 @@
 """How fast routines are on one process by LAPACK, and on a grid by ScaLAPACK: two numbers each, by a trial at first use.
 
-A routine of order n takes f(n) / `lapack` seconds on one process, with the threads that it has there, and
+A routine of order n takes f(n) / `lapack` seconds on one process, with the threads that it has there and the moves to it, and
 f(n) / (P `scalapack`) + n `latency` on a grid of P: columns and panels are broadcast one after another. f(n) is the leading
 term of the operations in LAPACK's users' guide; other routines of the family have another factor on both sides.
 """
@@ -136,14 +136,19 @@ def family_name(family: str) -> str:
 
 
 def trial_operands(family: str, desc: Descriptor) -> list[DistributedArray]:
-    """Operands for a trial: a random matrix, for which the diagonal is large."""
+    """Operands for a trial: a random matrix, whose diagonal is large but for "lu", with one right-hand side."""
     rng = np.random.default_rng(desc.grid.comm.Get_rank() if desc.grid.comm is not None else 0)
+    diagonal = 0 if family == "lu" else desc.shape[0]
 
-    def whole(rows: Any, columns: Any) -> Any:
-        return rng.standard_normal(np.broadcast(rows, columns).shape) + desc.shape[0] * (rows == columns)
+    def elements(rows: Any, columns: Any) -> Any:
+        return rng.standard_normal(np.broadcast(rows, columns).shape) + diagonal * (rows == columns)
 
-    matrix = DistributedArray._from_result(desc, desc.from_function(whole, np.float64), np.dtype(np.float64))
-    return [matrix, matrix] if family in ("lu", "matmul") else [matrix]
+    def filled(desc: Descriptor) -> DistributedArray:
+        return DistributedArray._from_result(desc, desc.from_function(elements, np.float64), np.dtype(np.float64))
+
+    if family == "lu":
+        return [filled(desc), filled(Descriptor((desc.shape[0], 1), desc.block, desc.grid))]
+    return [filled(desc)] * (2 if family == "matmul" else 1)
 
 
 def read(group: Group) -> dict[str, Rates]:

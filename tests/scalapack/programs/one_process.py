@@ -100,32 +100,37 @@ def which_process() -> None:
 
 
 def threads() -> None:
-    """The process has the cores of all ranks of its node and a thread for each, and both are as before afterwards."""
+    """The process has a thread for each core of its node's ranks; those that BLAS starts leave cores to their owners."""
     before = threadpool_info(), os.sched_getaffinity(0)
     everyone = frozenset().union(*WORLD.allgather(os.sched_getaffinity(0)))
-    inside: list[tuple[set[int], set[int]]] = []
+    inside: list[tuple[int, set[int]]] = []
     original = systems.pxpotrf
 
     def looking(*arguments: Any) -> Any:
-        blas = {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas" and "scipy" in pool["filepath"]}
-        inside.append((blas, os.sched_getaffinity(0)))
+        of_scipy = [pool["num_threads"] for pool in threadpool_info() if "scipy.libs" in pool["filepath"]]
+        numbers = of_scipy or [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        inside.append((min(numbers, default=len(everyone)), os.sched_getaffinity(0)))
         return original(*arguments)
 
     n = 128  # for which one process is chosen on every machine
     large = put(np.eye(n), slabs((n, n)))
     linalg.cholesky(large)
-    with mock.patch.object(systems, "pxpotrf", looking):
-        linalg.cholesky(large)
-        assert all(affinity == before[1] for _, affinity in inside), inside
-        inside.clear()
+    tasks = {int(task.name) for task in cores.TASKS.iterdir()}
     with mock.patch.object(systems, "pxpotrf", looking), mock.patch.object(problem, "LONG", n):
         linalg.cholesky(large)
     seen = [each for some in WORLD.allgather(inside) for each in some]
-    assert [set(affinity) for _, affinity in seen] == [set(everyone)]
-    assert all(blas in ({len(everyone)}, set()) for blas, _ in seen), seen
+    assert [number for number, _ in seen] == [len(everyone)], seen
+    assert all(affinity == before[1] for _, affinity in inside), inside
+    for task in {int(task.name) for task in cores.TASKS.iterdir()} - tasks:
+        assert os.sched_getscheduler(task) == os.SCHED_IDLE
+        assert os.sched_getaffinity(task) == (everyone - before[1] or everyone)
     assert (threadpool_info(), os.sched_getaffinity(0)) == before
     with pytest.raises(ZeroDivisionError), cores.lent(everyone):
         raise ZeroDivisionError
+    assert (threadpool_info(), os.sched_getaffinity(0)) == before
+    refused = mock.patch.object(os, "sched_setaffinity", side_effect=PermissionError)
+    with refused, mock.patch.object(cores, "_tasks", side_effect=[set(), {tasks.pop()}, set()]), cores.lent(everyone):
+        assert {pool["num_threads"] for pool in threadpool_info() if "scipy.libs" in pool["filepath"]} <= {len(before[1])}
     assert (threadpool_info(), os.sched_getaffinity(0)) == before
 
 
