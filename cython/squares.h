@@ -118,12 +118,10 @@ enum {
         for (i = 0; i < SIDE && (from0[1] - from0[0]) % FAR; i++)  /* the next tile of these lines: no prefetcher follows so many */ \
             __builtin_prefetch(s + from0[i] + from1[0] + 64); \
         gather_squares(d, to0, to1, s, from0, from1, SIDE, SIDE, ITEM); \
-    } else if (to0[1] - to0[0] != ITEM || from1[1] - from1[0] != ITEM) { \
-        UNROLLED for (i = 0; i < SIDE; i++)  /* no squares in it, as in cyclic layouts */ \
+    } else \
+        UNROLLED for (i = 0; i < SIDE; i++)  /* it has few squares, or none, as in cyclic layouts */ \
             UNROLLED for (j = 0; j < SIDE; j++) \
                 memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], ITEM); \
-    } else \
-        gather_items(d, to0, to1, s, from0, from1, SIDE, SIDE, ITEM); \
     break
 /* Constant sizes let the compiler use registers. */
 static inline void gather(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1,
