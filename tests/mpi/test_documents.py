@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,6 +107,13 @@ def blocks(*, parallel: bool) -> list[Any]:
         pytest.param(block, id=block.name, marks=() if soon else pytest.mark.long)
         for block, soon in zip(found, short, strict=True)
     ]
+
+
+def test_pages_are_as_what_they_include() -> None:
+    run = subprocess.run([sys.executable, ROOT / "ci" / "pages", "--check"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout + run.stderr) == (0, "")
+    included = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("<!-- from ")]
+    assert len(included) >= 6, included
 
 
 @pytest.mark.parametrize("block", blocks(parallel=False))
