@@ -187,8 +187,9 @@ class Report(_FigureTable):
             rows.append(("layouts in between", f"{self.between_bytes:,} bytes"))
         if self.links is not None:
             rows.append(("between nodes", str(self.links)))
-        times = (("predicted", self.predicted_seconds), ("last run", self.last_seconds))
-        rows += [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
+        new = "; a new array's pages take longer: give one that has been used as `out`"
+        times = (("predicted", self.predicted_seconds, new), ("last run", self.last_seconds, ""))
+        rows += [(name, f"{1e3 * seconds:.3g} ms{more}") for name, seconds, more in times if seconds is not None]
         return [*rows, *self._rows_of_legs("")]
 
     def _rows_of_legs(self, indent: str) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..comm.links import Links
-from ..comm.node import Node, usable_cores
+from ..comm.node import Node, last_cache, usable_cores
 from ..comm.vote import radix_for, work_of
 from ..exchanges import Cutting, Exchange, ExchangeOptions, exchange_class
 from ..exchanges.collective import Bruck
@@ -29,7 +29,7 @@ FAST_PIECE, FAST_RATE = 2**18, 1e9
 # With few sends in flight, few meet at one receiver; together they must hold twice the bytes in flight on the link.
 SMALLEST_WINDOW, LARGEST_WINDOW = 8, 16
 NOTHING = Load()
-COPIED = 16 * 2**20  # bytes of the copy that is timed
+COPIED = 16 * 2**20  # least bytes of the copy that is timed, which the last cache does not hold
 
 
 class Choice(NamedTuple):
@@ -147,11 +147,12 @@ def predicted_seconds(
 
 @functools.cache
 def _copy_rate() -> float:
-    """Measure the bytes per second that a core copies, once in a process."""
-    source, target = np.ones((2, COPIED), np.uint8)
+    """Measure the bytes per second that a core copies from memory to memory, once in a process."""
+    copied = min(max(COPIED, last_cache().nbytes), 4 * COPIED)
+    source, target = np.ones((2, copied), np.uint8)
     best = math.inf
     for _ in range(3):
         start = time.perf_counter()
         np.copyto(target, source)
         best = min(best, time.perf_counter() - start)
-    return COPIED / best
+    return copied / best

@@ -105,6 +105,8 @@ class Schedule(ABC):
             return "an order of sending, with collisions: no bound applies"
         if self.total_cost <= bound:
             return EQUALS_BOUND
+        if self.total_cost > 2 * bound > 0:
+            return f"heuristic, {self.total_cost / bound:.3g} times the lower bound"
         return f"heuristic, within {excess(self.total_cost, bound)} % of the lower bound"
 
     def table(self) -> Ints:
