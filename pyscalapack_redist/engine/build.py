@@ -6,6 +6,7 @@ is a second move of the same elements.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from .choose import Choice
 from .messages import Arrays, RankMessages, messages_of
 from .operation import MatrixPart, edge_of, op_layout
 from .options import Options
+from .overwriting import PANELS, PanelStage
+from .panels import Panel
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
@@ -129,11 +132,14 @@ def build(
     asked = spec.options
     options = ExchangeOptions(asked.memory_limit, asked.buffers, cutting=choice.cutting)
 
+    def messages_in(pending: PendingMove, order: Order, panel: Panel | None = None) -> tuple[RankMessages, Arrays]:
+        if group is None or rank is None:
+            return NOTHING
+        by_slot, edge = asked.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
+        return messages_of(pending.op_layout, pending.b, rank, group.number, order, edge, by_slot, panel)
+
     def make_move(pending: PendingMove, order: Order) -> Move:
-        messages, arrays = NOTHING
-        if group is not None and rank is not None:
-            by_slot, edge = asked.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
-            messages, arrays = messages_of(pending.op_layout, pending.b, rank, group.number, order, edge, by_slot)
+        messages, arrays = messages_in(pending, order)
         _, source, target, a, b, op, part, last = pending
         return Move(0, source, target, a, b, op, last, part, order, messages, arrays)
 
@@ -149,6 +155,9 @@ def build(
         if pending.target > 1:
             layouts_between[pending.target] = pending.b
     stages = [Stage(by_stage[k], choice.exchange, options, group) for k in sorted(by_stage)]
+    if asked.overwrite:  # one move, in panels
+        (move,), make = by_stage[0], functools.partial(messages_in, pending, order)
+        stages = [PanelStage(move, k, make, choice.exchange, options, group) for k in range(PANELS)]
     a, b = spec.layouts
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
     reason, paper_exchange = choice.why, None

@@ -27,6 +27,7 @@ from ..layout.tiles import Layout
 from ..schedules.layout_graphs import ReplicatedGraph, choose_replicas
 from ..schedules.orders import Coords, Order
 from .operation import Edge
+from .panels import Panel, cut
 
 
 class RankMessages(NamedTuple):
@@ -62,6 +63,7 @@ def messages_of(
     order: Order,
     edge: Edge | None = None,
     by_slot: bool = False,
+    panel: Panel | None = None,
 ) -> tuple[RankMessages, Arrays]:
     """Return the messages of rank `me`, sorted by the keys of `order`.
 
@@ -80,6 +82,8 @@ def messages_of(
     by_slot : bool
         Whether two ranks with several steps in a schedule of superblocks have a box for each step, which a derived datatype
         can describe; else they have one box, cut into steps by number of elements.
+    panel : Panel, optional
+        Only the elements of this panel of A.
 
     Returns
     -------
@@ -119,7 +123,11 @@ def messages_of(
                 rank = int(places[remote])
                 if rank == me and not sending:
                     continue
-                box = box_of(dims, kind if rank != me else "copied", edge, own, place)
+                part = None
+                if panel is not None:
+                    d, of_a = panel.dimension, place if sending else remote
+                    part = d, *panel.positions(dims[d], a.distributions[d], of_a[d], sending)
+                box = box_of(dims, kind if rank != me else "copied", edge, own, place, part)
                 if not box.size:
                     continue
                 before, after = (place, remote) if sending else (remote, place)
@@ -220,12 +228,28 @@ def messages_between(
     return messages
 
 
-def box_of(dims: tuple[SharedRuns, ...], kind: str, edge: Edge | None, own: Layout, place: Coords) -> Box:
-    """Return the box of the elements that two processes share, perhaps empty. This rank's side is `place` of `own`."""
+def box_of(
+    dims: tuple[SharedRuns, ...],
+    kind: str,
+    edge: Edge | None,
+    own: Layout,
+    place: Coords,
+    part: tuple[int, int, int] | None = None,
+) -> Box:
+    """Return the box of the elements that two processes share, perhaps empty. This rank's side is `place` of `own`.
+
+    With `part`, a dimension and two positions in it, it is the box of these elements and those between.
+    """
     runs = runs_of_all(dims, kind)
+    if part is not None:
+        d, first, last = part
+        runs[d] = cut(runs[d], first, last, kind)
     if edge is None:
         return Box(runs)
-    rows, columns = map(_indices, dims, own.distributions, place)
+    indices = [*map(_indices, dims, own.distributions, place)]
+    if part is not None:
+        indices[d] = indices[d][first:last]
+    rows, columns = indices
     return Trapezoid(runs, rows, columns, *edge, DENSE[kind])
 
 

@@ -54,6 +54,7 @@ class PlanKeywords(TypedDict, total=False):
     via: Via
     memory_limit: int | str
     agree: str
+    overwrite: bool
 
 
 DEFAULTS = PlanKeywords(
@@ -69,6 +70,7 @@ DEFAULTS = PlanKeywords(
     via=None,
     memory_limit=MEMORY_LIMIT,
     agree="always",
+    overwrite=False,
 )
 CHECKED: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in ("comm", "via")}
 
@@ -80,7 +82,7 @@ class Options(NamedTuple):
     ----------
     op, part, fill
         The operation on A, the trapezoid of A that moves, and what the rest of B gets.
-    schedule, exchange, buffers, memory_limit, agree
+    schedule, exchange, buffers, memory_limit, agree, overwrite
         As for `redistribute`; `memory_limit` in bytes.
     via
         As for `redistribute`; in a `Spec` a name, or descriptors on the communicator of the ranks.
@@ -101,6 +103,7 @@ class Options(NamedTuple):
     via: Any = None
     memory_limit: int = MEMORY_LIMIT
     agree: str = "always"
+    overwrite: bool = False
     dtype: np.dtype[Any] | None = None
     comm: MPI.Intracomm | MPI.Intercomm | None = None
     error: BaseException | None = None
@@ -111,7 +114,7 @@ class Options(NamedTuple):
         if via is not None and not isinstance(via, str):
             via = tuple([stop.layout_digest for stop in via])
         of_messages = self.schedule, self.exchange, self.buffers, via
-        return self.op, self.part, self.fill, *of_messages, self.memory_limit, self.agree
+        return self.op, self.part, self.fill, *of_messages, self.memory_limit, self.agree, self.overwrite
 
     def digest(self) -> int:
         """A number equal on all ranks for equal options."""
@@ -203,6 +206,7 @@ def _check(
     buffers: str,
     memory_limit: object,
     agree: object,
+    overwrite: object,
 ) -> Options:
     """The options of these keywords.
 
@@ -228,6 +232,12 @@ def _check(
             f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
             "use buffers='packed'"
         )
+    if not isinstance(overwrite, bool | np.bool_):
+        raise ScheduleError(f"overwrite = {shown(overwrite)} must be True, where A may be consumed, or False")
+    others = (("fill", fill, None), ("buffers", buffers, "packed"), ("agree", agree, "always"))
+    for name, value, usual in others if overwrite else ():
+        if value != usual:
+            raise ScheduleError(f"overwrite = True with {name} = {value!r}: A moves once, panel by panel; leave {name} out")
     return Options(
         op=letter,
         part=part,
@@ -237,6 +247,7 @@ def _check(
         buffers=buffers,
         memory_limit=limit,
         agree=checked_agree(agree, exchange, buffers),
+        overwrite=bool(overwrite),
         dtype=element,
     )
 

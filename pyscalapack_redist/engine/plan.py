@@ -24,6 +24,7 @@ from ..layout.dtypes import dtype_digest
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
 from .binding import MOST_BINDINGS, Binding, BoundStages, Exchanges, Key, Operands, key_of
+from .overwriting import PanelStage
 from .stages import Pair, Stage
 from .terms import Terms
 
@@ -72,6 +73,8 @@ class Plan:
         What it keeps for arrays of one kind, by alpha and beta; of several kinds the last used is the first.
     needs_finishing : bool
         Whether work remains after the fast path: a rest of B to fill, or a rank without a local array of B.
+    has_panels : bool
+        Whether it consumes A: its stages are panels of one move.
     has_tiles : bool
         Whether a layout consists of tiles.
     terms : Terms or None
@@ -93,7 +96,8 @@ class Plan:
         self.layouts_between, self.identity, self.paper_exchange = dict(layouts_between), identity, paper_exchange
         self.is_batch, self.parts = parts is not None, tuple(parts or ())
         self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.layouts_between)
-        self.moves = tuple([move for stage in stages for move in stage.moves])
+        self.has_panels = isinstance(stages[0], PanelStage)
+        self.moves = tuple([move for stage in (stages[:1] if self.has_panels else stages) for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
         self.bindings: dict[Key | None, list[Binding]] = {}
         self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
@@ -254,7 +258,7 @@ class Plan:
 
     def _make_kinds(self, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any], targets: Sequence[Any]) -> bool:
         """Make what recognizes arrays like these; False if all arrays must be checked in each use."""
-        if self.layouts_between or self.has_tiles or True in binding.operands.kind.unchanged:
+        if len(self.stages) > 1 or self.has_tiles or True in binding.operands.kind.unchanged:
             return False
         if binding.kinds is None:
             makers = [

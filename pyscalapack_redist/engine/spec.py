@@ -312,6 +312,8 @@ def _check_layouts(options: Options, a: Layout | None, b: Layout | None) -> None
         if fill is not None:
             check_square(fill, a.shape)
     _check_tiles(options, (a, b))
+    if options.overwrite and options.via is not None:
+        raise ScheduleError(f"overwrite = True with via = {options.via!r}: A moves once, panel by panel; leave via out")
     if a is not None and b is not None:
         check_shapes(a, b, op)
 
@@ -326,5 +328,7 @@ def _check_tiles(options: Options, layouts: Sequence[Layout | None]) -> None:
         raise ScheduleError(
             "buffers = 'datatypes' with tiles: no derived datatype is made of several local arrays; use buffers='packed'"
         )
+    if options.overwrite:
+        raise ScheduleError("overwrite = True is not for tiles: leave it out, or use slabs")
     if options.via is not None:
         raise ScheduleError(f"via = {options.via!r} is not for tiles: make the legs one by one")

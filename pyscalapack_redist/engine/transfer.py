@@ -44,6 +44,7 @@ from .binding import Binding, BoundStages, Dtypes, Operands
 from .local_arrays import BY_COLUMNS, BY_ROWS
 from .operands import finish_result, list_arrays, prepare_operands
 from .plan import Plan
+from .overwriting import ConsumedArray, PanelStage, take_single_pages
 from .stages import ArrayKind
 
 Result = TypeVar("Result")  # of a call of the plan
@@ -120,6 +121,7 @@ class Transfer(Generic[Result]):
         self._dtype_exchange: GatherScatter
         self._refusal: Refusal
         self._has_elements = True  # whether any rank has elements to move
+        self._consumed: ConsumedArray | None = None  # in a plan with panels
         self._mark = 0  # number of a vote after which messages are packed again
         self._result: Any = None
         self._failure: BaseException | None = None  # what `wait` raises
@@ -177,6 +179,8 @@ class Transfer(Generic[Result]):
         prepare()  # on every rank, also one without arrays: the vote reports an error
         self.operands = operands = prepare_operands(self.plan, a, out, alpha, beta)
         self.arrays, self.outs, self.targets, self.origins = operands[:4]
+        if self.plan.has_panels and self.outs[0] is None:
+            take_single_pages(self.targets[0])
         return operands
 
     def _take_known_memory(self, operands: Operands) -> None:
@@ -209,6 +213,8 @@ class Transfer(Generic[Result]):
         bound = binding.bind_latest()
         if bound is None or plan.may_ask_dtypes:
             self._kind, self._arrays_between = allocate(plan, operands, dtypes)
+        if plan.has_panels:  # along the slowest dimension of all ranks' A, which the vote says
+            return
         if bound is None or dtypes != binding.dtypes:
             element_order = BY_COLUMNS if len(plan.stages) > 1 else operands.element_order or BY_COLUMNS
             bound = self._bind_stages(element_order, max(item_bytes, *self._kind.items))
@@ -540,7 +546,8 @@ class Transfer(Generic[Result]):
         """Adopt the order of elements and the largest element size that all ranks have agreed on."""
         plan, operands, binding = self.plan, self.operands, self.binding
         assert binding is not None
-        element_order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
+        has_legs = len(plan.stages) > 1 and not plan.has_panels
+        element_order = BY_COLUMNS if has_legs else int(outcome.order) or BY_COLUMNS
         bound = self._bind_stages(element_order, int(outcome.item))
         if self.bound is None:
             self._bind(bound)
@@ -595,6 +602,8 @@ class Transfer(Generic[Result]):
         while self.progress.advance(block):
             bound, stage = self.bound, self._stage + 1
             assert bound is not None
+            if self.plan.has_panels:
+                self._give_back(bound.element_order)
             if stage == len(bound.exchanges):
                 self._complete()
                 return False
@@ -602,6 +611,16 @@ class Transfer(Generic[Result]):
             self.progress = self.exchange.begin(self._new_run(bound))
             self.progress.start(self.exchange)
         return False
+
+    def _give_back(self, element_order: int) -> None:
+        """Give the memory of a panel that has gone back."""
+        panel_stage = self.plan.stages[self._stage]
+        assert isinstance(panel_stage, PanelStage)
+        if self._consumed is None:
+            address, strides = self.origins.pair(0)[0], self._kind.strides[0]
+            array = self.arrays[0]
+            self._consumed = ConsumedArray(panel_stage.moves[0], array, address, strides, self._kind.items[0])
+        self._consumed.give_back(panel_stage.panel(element_order))
 
     def _complete(self) -> None:
         if self.series is not None and self.series.culprit is not None:

@@ -1,0 +1,133 @@
+"""Plans that consume A: a stage for each panel, after which the panel's pages of the local A are given back to the system."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._kernels.bundle import address_of
+from .._kernels.pages import give_back, keep_small
+from ..comm.group import Group
+from ..exchanges import Exchange, ExchangeOptions
+from ..layout.descriptor import Descriptor
+from ..layout.letters import transposes
+from .local_arrays import BY_COLUMNS
+from .messages import Arrays, RankMessages
+from .panels import Panel
+from .stages import ArrayKind, Move, Stage
+
+LOGGER = logging.getLogger(__name__)
+PANELS = 16  # of a plan: where B fills as A empties, both need a sixteenth more than the larger one
+LARGE = 2**20  # bytes of an array from which its pages matter
+
+
+class PanelStage(Stage):
+    """The stage of one panel. Its moves are those of the whole; what is bound are the messages of the panel.
+
+    Parameters
+    ----------
+    whole : Move
+        The move of all elements.
+    number : int
+        That of the panel.
+    make : callable
+        The messages of a panel.
+    exchange, options, group
+        As for `Stage`.
+    """
+
+    def __init__(
+        self,
+        whole: Move,
+        number: int,
+        make: Callable[[Panel], tuple[RankMessages, Arrays]],
+        exchange: type[Exchange],
+        options: ExchangeOptions,
+        group: Group | None,
+    ) -> None:
+        super().__init__([whole], exchange, options, group)
+        self._number, self._make = number, make
+        self._parts: dict[int, Stage] = {}  # by order of elements
+
+    def panel(self, element_order: int) -> Panel:
+        """The panel, for arrays whose columns (BY_COLUMNS) or rows are contiguous in op(A)."""
+        dimension = self.moves[0].desc_a.ndim - 1 if element_order == BY_COLUMNS else 0
+        return Panel(dimension, self._number, PANELS)
+
+    def bind(
+        self, kind: ArrayKind, element_order: int, item_bytes: int, exchange_type: type[Exchange] | None = None
+    ) -> Exchange:
+        """As for `Stage`; the messages of the panel are made here."""
+        part = self._parts.get(element_order)
+        if part is None:
+            move = self.moves[0]._replace(messages=self._make(self.panel(element_order))[0])
+            part = self._parts[element_order] = Stage([move], self.exchange, self.options, self._group)
+        return part.bind(kind, element_order, item_bytes, exchange_type)
+
+
+class ConsumedArray:
+    """This rank's local array of A, whose pages go back to the system panel by panel.
+
+    Parameters
+    ----------
+    move : Move
+        The move of all elements.
+    array : ndarray or None
+        The local array.
+    address : int
+        Its address.
+    strides : tuple of int
+        Its strides, in bytes.
+    itemsize : int
+        Bytes of an element.
+    """
+
+    def __init__(self, move: Move, array: Any, address: int, strides: tuple[int, ...], itemsize: int) -> None:
+        layout, self._nbytes = move.op_layout, 0
+        if array is None or not array.size or not isinstance(layout, Descriptor) or layout.coords is None:
+            return
+        axes = [*zip(layout.distributions, layout.coords, strict=True)]
+        self._strides = strides[::-1] if transposes(move.op) else strides
+        self._sizes = [axis.local_size(p) for axis, p in axes]
+        self._axes, self._item = axes, itemsize
+        self._begin = address + sum(axis.local_start(p) * stride for (axis, p), stride in zip(axes, self._strides, strict=True))
+        self._nbytes, self._owner = array.nbytes, _owner(array)
+
+    def _reason(self, dimension: int) -> str:
+        """Why nothing is given back; empty if it is."""
+        others = [size for k, size in enumerate(self._sizes) if k != dimension]
+        if self._strides[dimension] != self._item * int(np.prod(others, dtype=np.int64)):
+            return "its elements are not next to one another, or in another order than those of other ranks"
+        return f"its memory belongs to {self._owner}" if self._owner else ""
+
+    def give_back(self, panel: Panel) -> None:
+        """Give the pages of a panel back, or say once why not."""
+        if not self._nbytes:
+            return
+        if reason := self._reason(panel.dimension):
+            if self._nbytes >= LARGE:
+                LOGGER.warning("overwrite=True: this rank's array keeps its memory, since %s", reason)
+            self._nbytes = 0
+            return
+        axis, p = self._axes[panel.dimension]
+        stride, start = self._strides[panel.dimension], axis.local_start(p)
+        first, last = panel.bounds(axis, p)
+        give_back(self._begin + (first - start) * stride, (last - first) * stride)
+
+
+def _owner(array: Any) -> str:
+    """What owns the memory of an array, if that is not NumPy."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    if array.base is not None:
+        return type(array.base).__name__
+    return "" if array.flags.owndata else "another library"
+
+
+def take_single_pages(array: Any) -> None:
+    """Let a new array take memory page by page as it is written."""
+    if isinstance(array, np.ndarray) and array.nbytes >= LARGE:
+        keep_small(address_of(array), array.nbytes)
