@@ -43,8 +43,8 @@ from .arrays_between import allocate, locate_arrays
 from .binding import Binding, BoundStages, Dtypes, Operands
 from .local_arrays import BY_COLUMNS, BY_ROWS
 from .operands import finish_result, list_arrays, prepare_operands
-from .plan import Plan
 from .overwriting import ConsumedArray, PanelStage, take_single_pages
+from .plan import Plan
 from .stages import ArrayKind
 
 Result = TypeVar("Result")  # of a call of the plan
@@ -103,6 +103,7 @@ class Transfer(Generic[Result]):
         self.origins: Origins
         self.operands: Operands
         self.binding: Binding | None = None
+        self._given: tuple[Any, Any, object, object] | None = None  # what `start` was called with, while it is queued
         self._kind: ArrayKind  # of all arrays
         self._dtypes: Dtypes  # of all pairs, as far as all ranks know them
         self._arrays_between: Sequence[NDArray[Any] | None] = ()
@@ -130,12 +131,15 @@ class Transfer(Generic[Result]):
     # -- arrays and memory, before the vote
 
     def start(self, guard: Guard, a: Any, out: Any, alpha: object, beta: object) -> None:
-        """Check this rank's arrays, unless it has an error; then begin, or be queued. Never waits."""
-        if guard.error is None:
+        """Check this rank's arrays, unless it has an error, and begin; or be queued, and do that later. Never waits."""
+        has_turn = self._has_turn()
+        if not has_turn:  # what the plan takes may depend on the calls before
+            self._given = a, out, alpha, beta
+        elif guard.error is None:
             guard.attempt(lambda: self._take_arrays(a, out, alpha, beta))  # runs code of the arrays
         self.error = guard.take_interrupts()
         self._group.starts += 1
-        if not self._has_turn():
+        if not has_turn:
             self.state = QUEUED
             self._group.queued[self] = None
             self._join()
@@ -293,11 +297,14 @@ class Transfer(Generic[Result]):
             self.series = terms.series
         if self.series is None:
             self._ticket = group.take_ticket()
+        if self._given is not None and guard.error is None:
+            given, self._given = self._given, None
+            guard.attempt(lambda: self._take_arrays(*given), is_open=False)
         if guard.error is None:
             guard.attempt(lambda: self._take_known_memory(self.operands), is_open=False)
             if guard.error is None and self.bound is not None and self.operands.item_bytes:
                 self.rows = guard.attempt(self.progress.pack_for_vote, is_open=False)
-            self.error = guard.error
+        self.error = guard.error
         if self.series is None:
             self.state = VOTING
             self._voting = group.cast_vote(self._make_vote(), None if self.error else self.rows)
@@ -602,7 +609,7 @@ class Transfer(Generic[Result]):
         while self.progress.advance(block):
             bound, stage = self.bound, self._stage + 1
             assert bound is not None
-            if self.plan.has_panels:
+            if self.plan.has_panels and not self._kind.unchanged[0]:
                 self._give_back(bound.element_order)
             if stage == len(bound.exchanges):
                 self._complete()

@@ -143,6 +143,27 @@ def other_operations_after_a_queued_start() -> None:
         move.check(second.wait(), 1)
 
 
+def queued_before_the_dtype_is_known() -> None:
+    """The second call begins after the first, whose dtype is the plan's from then on: B may be missing, and must not be another."""
+    a = psr.Descriptor((40, 40), (40, 40), psr.ProcessGrid((1, 1), WORLD))
+    b = psr.Descriptor((40, 40), (40, 3), psr.ProcessGrid((1, SIZE), WORLD))
+    source = a.from_function(lambda i, j: 40.0 * i + j)
+    for wrong in (None, np.dtype("S5"), np.dtype(np.complex128)):
+        plan = psr.redistribute(a, b, agree="first")
+        first = plan.start(source, b.empty(np.float64))
+        out = None if wrong is None else b.empty(wrong if RANK == SIZE - 1 else np.float64)
+        second = plan.start(source, out)
+        assert np.array_equal(first.wait(), b.from_function(lambda i, j: 40.0 * i + j))
+        if wrong is None:
+            assert np.array_equal(second.wait(), b.from_function(lambda i, j: 40.0 * i + j))
+        elif RANK == SIZE - 1:
+            with pytest.raises(psr.ArrayError, match="has dtype"):
+                second.wait()
+        else:
+            with contextlib.suppress(psr.CollectiveError):  # it may hear of that in a later call
+                second.wait()
+
+
 def refused_first_calls() -> None:
     """A first call that is refused, before or after another plan's: the later series are the same on all ranks."""
     for order in (1, -1):
@@ -325,6 +346,7 @@ def main() -> None:
     first_calls_of_several_plans()
     starts_across_communicators()
     other_operations_after_a_queued_start()
+    queued_before_the_dtype_is_known()
     refused_first_calls()
     if ALL_APART:
         a_failed_rank_does_something_else()
