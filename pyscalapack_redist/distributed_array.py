@@ -22,7 +22,7 @@ from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
-from .door import layouts_of, plan
+from .door import consuming, layouts_of, plan
 from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
@@ -157,7 +157,8 @@ class DistributedArray(Distributed):
             )
             dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
             to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
-            local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
+            with consuming(to_target, self):
+                local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out
 
     def _layout_to_reach(
@@ -296,6 +297,14 @@ def redistribute(
     memory_limit : int or str, default "64MiB"
         Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
         of 1024).
+    overwrite : bool, default False
+        Consume A, for the sake of memory: its elements move in panels, and the pages of each go back to the system when it
+        has been sent, while those of a new B come as they are written. So a rank needs about a tenth more than the larger of
+        its parts of A and B in all, beside `memory_limit`, in place of both. Afterwards a `DistributedArray` can be used no
+        more (`local` has length 0), and the elements of a local array that a plan was called with are undefined; an error
+        after the first panel, or an interrupt, loses them. Linux gives memory back that NumPy has allocated, whose elements
+        are next to one another; other memory is kept, with a warning in the log. Not with `fill`, `via`, tiles,
+        buffers="datatypes" and agree="first".
     agree : {"always", "first"}, default "always"
         "always": in each call all ranks agree before any element moves, so an error on one is an error on all, and no array
         is touched. "first": they agree in the first call, and a later one starts as a persistent collective of MPI does
@@ -347,8 +356,9 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
-    local = desc_a.local if isinstance(desc_a, Distributed) else None
-    return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
+    with consuming(agreed.plan, desc_a):
+        local = desc_a.local if isinstance(desc_a, Distributed) else None
+        return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
 
 
 def _redistribute_like(x: object, desc_b: object, misplaced: Sequence[object], like: object, options: Options) -> Any:

@@ -5,10 +5,11 @@ Arrays may be distributed, of other libraries (`adapters`), or in tiles where a 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
@@ -21,13 +22,13 @@ from .engine.local_arrays import check_target, make_out
 from .engine.make import agreed_plan
 from .engine.operands import find_wrapped, list_factors
 from .engine.operation import Factors
-from .engine.options import Options, PlanKeywords, read_options, taking_options
+from .engine.options import Options, PlanKeywords, overwriting, read_options, taking_options
 from .engine.plan import Plan
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of
 from .engine.transfer import Transfer
 from .engine.use import start_use
-from .errors import ArrayError, RedistributionError
+from .errors import ArrayError, RedistributionError, ScheduleError
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
@@ -127,7 +128,39 @@ def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
 
 
+@contextlib.contextmanager
+def consuming(plan: Redistribution, array: object) -> Iterator[None]:
+    """A context in which a plan is called; after one that consumes A the distributed array is consumed.
+
+    After an error it is so only if elements may have moved: then the group cannot be used any more.
+    """
+    inside = plan.inside
+    is_consumed = inside.has_panels and isinstance(array, Distributed)
+    try:
+        yield
+    except BaseException:
+        is_consumed = is_consumed and inside.group is not None and inside.group.abort_reason is not None
+        raise
+    finally:
+        if is_consumed:
+            array._consume("a redistribution with overwrite=True")  # type: ignore[attr-defined]
+
+
 # -- the arrays of a call of a plan
+
+
+def call_consuming(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
+    """Call a plan that does the same and consumes A. Collective, as the call; it is planned the first time."""
+    inside, options = plan.inside, plan.inside.options
+    if options is None:
+        error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")
+        return start_use(inside, a, out, alpha, beta, error=error).wait()
+    if not inside.has_panels and plan._consuming is None:
+        with Guard() as guard:
+            options = overwriting(options)
+            layouts = inside.pairs[0].desc_a, inside.pairs[0].desc_b
+            plan._consuming = agreed_plan(guard, *layouts, options, RETURNS_PLAN).plan
+    return (plan._consuming or plan)(a, out, alpha=alpha, beta=beta)
 
 
 def call_with(plan: Redistribution, arrays: Sequence[Any], outs: Sequence[Any], alpha: object, beta: object) -> Any:
@@ -241,4 +274,6 @@ def _in_form_of(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: 
             results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
         elif out is not None and results[k] is not None:
             results[k] = out
+    if plan.has_panels and isinstance(arrays[0], Distributed):
+        arrays[0]._consume("a redistribution with overwrite=True")
     return results if plan.is_batch else results[0]

@@ -168,6 +168,7 @@ def build(
     plan = Plan(
         group, [pair], stages, layouts_between, reason, digest(identity.encode()), paper_exchange=paper_exchange
     )
+    plan.options = asked
     if asked.via is not None:
         whole = PendingMove(0, 0, 1, a, b, asked.op, asked.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))

@@ -213,7 +213,9 @@ def _of_first(values: list[Any]) -> Any:
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
     """Let messages that "auto" sends in a window travel in log2 P steps where that is faster."""
     stage = plan.stages[0]
-    if links is None or plan.may_ask_dtypes or plan.has_panels or stage.exchange is not Windowed or stage.options.buffers != "packed":
+    if links is None or plan.may_ask_dtypes or stage.exchange is not Windowed or stage.options.buffers != "packed":
+        return
+    if plan.has_panels:
         return
     reason = log_steps_pay(stage.options, links)
     if reason is not None:

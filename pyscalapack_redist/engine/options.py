@@ -234,10 +234,8 @@ def _check(
         )
     if not isinstance(overwrite, bool | np.bool_):
         raise ScheduleError(f"overwrite = {shown(overwrite)} must be True, where A may be consumed, or False")
-    others = (("fill", fill, None), ("buffers", buffers, "packed"), ("agree", agree, "always"))
-    for name, value, usual in others if overwrite else ():
-        if value != usual:
-            raise ScheduleError(f"overwrite = True with {name} = {value!r}: A moves once, panel by panel; leave {name} out")
+    if overwrite:
+        _check_overwrite(("fill", fill, None), ("buffers", buffers, "packed"), ("agree", agree, "always"))
     return Options(
         op=letter,
         part=part,
@@ -250,6 +248,21 @@ def _check(
         overwrite=bool(overwrite),
         dtype=element,
     )
+
+
+def _check_overwrite(*others: tuple[str, object, object]) -> None:
+    """Check options beside overwrite=True, given by name, value and default."""
+    for name, value, usual in others:
+        if value != usual:
+            raise ScheduleError(f"overwrite = True with {name} = {value!r}: A moves once, panel by panel; leave {name} out")
+
+
+def overwriting(options: Options) -> Options:
+    """The same options with overwrite=True; with an error, for the vote, if one of them does not go with that."""
+    guard, names = Guard(), ("fill", "buffers", "agree", "via")
+    others = [(name, getattr(options, name), getattr(USUAL, name)) for name in names]
+    guard.attempt(lambda: _check_overwrite(*others))
+    return options._replace(overwrite=True, error=guard.error)
 
 
 _remembered = functools.lru_cache(maxsize=64, typed=True)(_with_defaults)  # errors are raised each time

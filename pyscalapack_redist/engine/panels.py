@@ -16,7 +16,7 @@ from ..layout.axis import Axis
 
 
 class Panel(NamedTuple):
-    """A part of A: of each process the local indices of one dimension from `number` / `panels` of them on, up to the next panel.
+    """A part of A: of each process the local indices of one dimension from a fraction of them on, up to the next panel.
 
     Attributes
     ----------

@@ -24,6 +24,7 @@ from ..layout.dtypes import dtype_digest
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
 from .binding import MOST_BINDINGS, Binding, BoundStages, Exchanges, Key, Operands, key_of
+from .options import Options
 from .overwriting import PanelStage
 from .stages import Pair, Stage
 from .terms import Terms
@@ -77,6 +78,8 @@ class Plan:
         Whether it consumes A: its stages are panels of one move.
     has_tiles : bool
         Whether a layout consists of tiles.
+    options : Options or None
+        What it was made with; None for a batch.
     terms : Terms or None
         With agree="first": what the first call binds.
     """
@@ -105,12 +108,18 @@ class Plan:
         self.direct_stage: Stage | None = None
         self.planning: dict[str, float] = {}
         self.seconds: float | None = None
+        self.options: Options | None = None
         self.terms: Terms | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
         """The pair that an array belongs to, by the number of the array."""
         return {move.target: move.pair for move in self.moves}
+
+    @property
+    def legs(self) -> tuple[Stage, ...]:
+        """The stages, but for panels: each has the whole move."""
+        return self.stages[:1] if self.has_panels else self.stages
 
     @property
     def series(self) -> Series | None:

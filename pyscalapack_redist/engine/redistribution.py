@@ -63,6 +63,7 @@ class Redistribution:
 
     def __init__(self, inside: Plan, plans: Sequence[Redistribution] = ()) -> None:
         self.inside, self.plans = inside, tuple(plans)
+        self._consuming: Redistribution | None = None  # the plan of calls with overwrite=True
 
     def __len__(self) -> int:
         return len(self.inside.pairs)
@@ -73,11 +74,19 @@ class Redistribution:
     # -- calls
 
     @overload
-    def __call__(self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ...) -> D: ...
+    def __call__(
+        self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ..., overwrite: bool = ...
+    ) -> D: ...
 
     @overload
     def __call__(
-        self, a: Array | None = None, out: Array | None = None, *, alpha: complex = ..., beta: complex = ...
+        self,
+        a: Array | None = None,
+        out: Array | None = None,
+        *,
+        alpha: complex = ...,
+        beta: complex = ...,
+        overwrite: bool = ...,
     ) -> Array | None: ...
 
     @overload
@@ -88,6 +97,7 @@ class Redistribution:
         *,
         alpha: complex | Sequence[complex] = ...,
         beta: complex | Sequence[complex] = ...,
+        overwrite: bool = ...,
     ) -> list[Array | None]: ...
 
     @overload
@@ -98,9 +108,12 @@ class Redistribution:
         *,
         alpha: complex | Sequence[complex] = ...,
         beta: complex | Sequence[complex] = ...,
+        overwrite: bool = ...,
     ) -> list[D]: ...
 
-    def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Any:
+    def __call__(
+        self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO, overwrite: bool = False
+    ) -> Any:
         """Redistribute: out = alpha * op(A) + beta * out. Collective over the processes of the two grids.
 
         Parameters
@@ -119,6 +132,9 @@ class Redistribution:
             Equal on all ranks; complex numbers for complex arrays only. Values other than 1 and 0 work for float32,
             float64, complex64 and complex128. `out` is required if beta is not 0, and is not read if beta is 0. For a
             batch, a number for all plans, or a list with a number for each.
+        overwrite : bool
+            Consume `a`, at one times the memory, as a plan with that option does; equal on all ranks. Collective planning the
+            first time. Not for a batch.
 
         Returns
         -------
@@ -135,6 +151,8 @@ class Redistribution:
             An array of another rank does not fit, or ranks have different dtypes. Every rank raises, and no array is
             changed.
         """
+        if overwrite:
+            return load_above("door").call_consuming(self, a, out, alpha, beta)
         if tracing.active and tracing.recording():
             return call_traced(self, a, out, alpha, beta)
         plan = self.inside
@@ -279,7 +297,7 @@ class Redistribution:
     @property
     def legs(self) -> tuple[Leg, ...]:
         """The stages of a plan with `via=`, in order."""
-        return tuple(Leg(self.inside, stage, stage.moves[0]) for stage in self.inside.stages)
+        return tuple(Leg(self.inside, stage, stage.moves[0]) for stage in self.inside.legs)
 
     def messages_of(self, rank: int) -> dict[str, tuple[Message, ...]]:
         """The messages of any rank, in the form of `messages`; none for a rank outside both layouts. Not collective.
@@ -349,7 +367,7 @@ class Redistribution:
         if pair.part is not None:
             rows.append(("part", f"uplo {pair.part.uplo}, diag {pair.part.diag}, fill {pair.fill}"))
         if len(self.inside.stages) > 1:
-            rows.append(("legs", str(len(self.inside.stages))))
+            rows.append(("panels" if self.inside.has_panels else "legs", str(len(self.inside.stages))))
         return [
             *rows,
             ("schedule / exchange", f"{self.schedule.name} / {self.inside.exchange_name} ({self.inside.reason})"),

@@ -53,7 +53,9 @@ class Distributed:
     """
 
     __iter__ = None
+    _desc: Layout
     _dtype: np.dtype[Any] | None = None  # of a rank without a tile
+    _consumed_by = ""  # the call that has moved its elements away
 
     def __init__(self, desc: Layout, local: Any) -> None:
         if not isinstance(desc, LAYOUTS):
@@ -87,6 +89,20 @@ class Distributed:
         array._dtype = dtype
         return array
 
+    def _consume(self, call: str) -> None:
+        """Let go of the memory: the call has moved the elements away, or was about to."""
+        self._dtype, self._consumed_by = self.dtype, call
+        self._local = np.empty(0, self._dtype)
+        del self._desc
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_desc" and self._consumed_by:
+            raise ArrayError(
+                f"this array has been consumed by {self._consumed_by}, which has moved its elements: use the result of that "
+                "call, or leave overwrite=True out there"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
     def desc(self) -> Any:
         """Layout of the array: a `Descriptor`, or `Tiles`."""
@@ -94,7 +110,10 @@ class Distributed:
 
     @property
     def local(self) -> Any:
-        """This rank's local array, not a copy; outside the grid one without elements, or None; of tiles a list of arrays."""
+        """This rank's local array, not a copy; outside the grid one without elements, or None; of tiles a list of arrays.
+
+        Of an array that a call with overwrite=True has consumed it is an array of length 0.
+        """
         return self._local
 
     @property
@@ -230,6 +249,8 @@ class Distributed:
         return self._refuse(f"{function.__module__}.{function.__name__}")
 
     def __repr__(self) -> str:
+        if self._consumed_by:
+            return f"{type(self).__name__}(consumed by {self._consumed_by})"
         if not isinstance(self._desc, Descriptor):
             local = f"{len(self._desc.own)} tiles of it here"
         elif self._local is None or self._desc.coords is None:

@@ -47,7 +47,9 @@ class PaperPlan(Redistribution):
         """
         return report_of(self.inside, dtype)
 
-    def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
+    def __call__(
+        self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0, overwrite: bool = False
+    ) -> NoReturn:
         """Raises DescriptorError: a plan on paper cannot be run. Not collective.
 
         Raises

@@ -44,7 +44,7 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
         parts = enumerate(zip(plan.parts, dtypes, strict=True))
         legs = [replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts]
     elif plan.direct_stage is None:
-        legs = _report_moves(plan, plan.stages[0], items)
+        legs = _report_moves(plan, plan.legs[0], items)
     else:
         legs = [
             _report(plan, [stage], items, name=f"leg {k}", legs=tuple(_report_moves(plan, stage, items)))
@@ -54,7 +54,7 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
         between = sum(_local_size(plan, desc) for desc in plan.layouts_between.values()) * items[0]
     seconds = plan.seconds
     return _report(
-        plan, plan.stages, items, legs=tuple(legs), direct=direct, between_bytes=between, last_seconds=seconds
+        plan, plan.legs, items, legs=tuple(legs), direct=direct, between_bytes=between, last_seconds=seconds
     )
 
 

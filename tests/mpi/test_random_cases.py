@@ -94,3 +94,17 @@ def test_messages_in_short_pieces(nodes: str, cases: int, nbytes: int, tmp_path:
 def test_special_cases(ranks: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
     assert run(PROGRAM.with_name("special_cases.py"), ranks, env=env).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "cases", "mebibytes"),
+    [
+        (1, "", 20, 32),
+        (2, "", 40, 64),
+        (3, "0,0,1", 40, 0),
+        *(pytest.param(*row, marks=long) for row in ((2, "", 400, 512), (4, "", 400, 256), (3, "0,1,2", 400, 0), (2, "0,1", 100, 256))),
+    ],
+)
+def test_redistributions_that_consume_a(ranks: int, nodes: str, cases: int, mebibytes: int) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    run(PROGRAM.with_name("consumed.py"), ranks, SEED, cases, mebibytes, env=env, timeout=280)

@@ -1,0 +1,215 @@
+"""Redistributions that consume A: results, what is left of A, errors that leave it whole, and the memory that they need."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist.engine.overwriting import PANELS
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+ROWS, COLUMNS = (psr.ProcessGrid(shape, WORLD) for shape in ((SIZE, 1), (1, SIZE)))
+M, N = 70, 50
+A, B = psr.Descriptor((M, N), (3, 4), ROWS), psr.Descriptor((M, N), (16, 16), COLUMNS)
+STATM = Path("/proc/self/statm")
+
+
+def value(i: Any, j: Any) -> Any:
+    return 100.0 * i + j
+
+
+def array(desc: psr.Descriptor = A) -> psr.DistributedArray:
+    return psr.DistributedArray.from_function(desc, value)
+
+
+def as_expected(result: psr.DistributedArray) -> bool:
+    return np.array_equal(result.local, array(result.desc).local)
+
+
+# -- results
+
+
+def drawn_layout(rng: random.Random, shape: tuple[int, int]) -> tuple[psr.Descriptor, psr.Descriptor]:
+    """A whole array on some of the ranks, and a part of it of this shape, perhaps all."""
+    size = rng.randint(1, SIZE)
+    rows = rng.choice([d for d in range(1, size + 1) if size % d == 0])
+    ranks = np.arange(size).reshape(rows, -1) + rng.randint(0, SIZE - size)
+    grid = psr.ProcessGrid(ranks.shape, WORLD, ranks=ranks)
+    block: Any = rng.choice([None, (rng.randint(1, 12), rng.randint(1, 12)), (1, 1), (100, 100)])
+    if block is None or rng.random() < 0.6:
+        return (psr.Descriptor(shape, block, grid),) * 2
+    begin = rng.randint(0, 9), rng.randint(0, 9)
+    whole = psr.Descriptor(tuple(b + n + rng.randint(0, 9) for b, n in zip(begin, shape, strict=True)), block, grid)
+    return whole, whole[begin[0] : begin[0] + shape[0], begin[1] : begin[1] + shape[1]]
+
+
+def random_case(rng: random.Random) -> None:
+    """The result is that of an ordinary plan, in a first and in a second use."""
+    shape = rng.randint(0, 90), rng.randint(0, 90)
+    op, uplo = rng.choice("NNNTCR"), rng.choice([None, None, None, "U", "L"])
+    dtype: Any = rng.choice([np.float64, np.float32, np.complex128, np.int8, "V24"])
+    order_a, order_b = rng.choice("FC"), rng.choice("FC")
+    schedule, exchange = rng.choice([("auto", "auto"), ("optimal", "auto"), ("auto", "windowed"), ("auto", "alltoallv")])
+    whole_a, a = drawn_layout(rng, shape)
+    whole_b, b = drawn_layout(rng, shape[::-1] if op in "TC" else shape)
+    local = whole_a.from_function(lambda i, j: (131 * i + 7 * j) % 113, np.int8)
+    if local is not None:
+        local = np.array(local.astype(dtype), order=order_a)
+    out = whole_b.zeros(dtype)
+    if out is not None:
+        out = np.array(out, order=order_b)
+    wanted = None if out is None else out.copy(order="K")
+    psr.redistribute(a, b, op=op, uplo=uplo)(local, wanted)
+    plan = psr.redistribute(a, b, op=op, uplo=uplo, schedule=schedule, exchange=exchange, overwrite=True)
+    for _ in range(2):
+        if out is not None:
+            out[...] = np.zeros((), dtype)
+        plan(None if local is None else local.copy(order="K"), out)
+        assert out is None or out.tobytes() == wanted.tobytes(), (shape, op, uplo, dtype, order_a, order_b, a, b)
+
+
+def ranks_with_other_orders() -> None:
+    """Panels are along one dimension on all ranks, also where their arrays have other orders, or some know none."""
+    plan = psr.redistribute(A, B, overwrite=True)
+    for orders in ("FC", "CF"):
+        local = np.array(array().local, order=orders[RANK % 2])  # type: ignore[call-overload]
+        assert np.array_equal(plan(local), array(B).local)
+    assert np.array_equal(psr.redistribute(A, B)(array().local, overwrite=True), array(B).local)
+    scaled = plan(array().local, B.zeros(np.float64), alpha=2.0)
+    assert np.array_equal(scaled, 2 * array(B).local)
+
+
+# -- what is left of A
+
+
+def consumed() -> None:
+    """A is let go of, and each use of it says so; gone are the memory and nothing else."""
+    uses: list[Callable[[psr.DistributedArray], Any]] = [
+        lambda x: psr.redistribute(x, B),
+        lambda x: psr.redistribute(x, B, overwrite=True),
+        lambda x: x.redistribute(B),
+        lambda x: x + 1,
+        lambda x: x.gather(),
+        lambda x: x.shape,
+        psr.layout_of,
+        psr.redistribute(A, B),
+    ]
+    ways: list[Callable[[psr.DistributedArray], psr.DistributedArray]] = [
+        lambda x: psr.redistribute(x, B, overwrite=True),
+        lambda x: x.redistribute(B, overwrite=True),
+        lambda x: psr.redistribute(A, B, overwrite=True)(x),
+        lambda x: psr.redistribute(A, B)(x, overwrite=True),
+        lambda x: psr.redistribute(A, B, overwrite=True).start(x).wait(),
+    ]
+    for way in ways:
+        x = array()
+        assert as_expected(way(x))
+        assert (x.local.shape, x.dtype) == ((0,), np.float64)
+        assert "consumed by" in repr(x)
+        for use in uses:
+            with pytest.raises(psr.ArrayError, match="has been consumed by a redistribution with overwrite=True"):
+                use(x)
+
+
+def errors_leave_it_whole() -> None:
+    """What is refused before the first panel leaves A as it is, on all ranks."""
+    x = array()
+    with pytest.raises(psr.RedistributionError):
+        psr.redistribute(x, B if RANK else psr.Descriptor((M, N + 1), 4, COLUMNS), overwrite=True)
+    if SIZE > 1:
+        with pytest.raises(psr.CollectiveError, match="overwrite=True"):
+            psr.redistribute(x, B, overwrite=RANK == 0)
+    plan = psr.redistribute(A, B, overwrite=True)
+    with pytest.raises((psr.ArrayError, psr.CollectiveError)):
+        plan(x, None if RANK else np.zeros((1, 1)))
+    for more in ({"fill": "zero", "uplo": "U"}, {"via": "lcm"}, {"agree": "first"}, {"buffers": "datatypes"}):
+        with pytest.raises(psr.ScheduleError, match="A moves once, panel by panel"):
+            psr.redistribute(x, B, overwrite=True, **more)  # type: ignore[arg-type]
+        with pytest.raises(psr.ScheduleError, match="A moves once, panel by panel"):
+            psr.redistribute(A, B, **more)(x.local, overwrite=True)  # type: ignore[call-overload]
+    ordinary = psr.redistribute(A, B)
+    with pytest.raises(psr.ScheduleError, match="not for a batch"):
+        psr.batch(ordinary, ordinary)([x.local, x.local], overwrite=True)
+    with pytest.raises(psr.ScheduleError, match="must be True"):
+        psr.redistribute(x, B, overwrite=1)  # type: ignore[call-overload]
+    assert as_expected(x)
+    assert as_expected(psr.redistribute(x, B))
+
+
+# -- memory
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(STATM.read_text().split()[1]) * 4096
+
+
+def peak(use: Callable[[], Any]) -> int:
+    """The most bytes that were resident in a use, beside those before."""
+    before, most, is_over = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not is_over.is_set():
+            most[0] = max(most[0], resident())
+            time.sleep(0.0005)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    result = use()
+    most[0] = max(most[0], resident())
+    is_over.set()
+    watching.join()
+    assert result is not None
+    return most[0] - before
+
+
+def memory(nbytes: int) -> None:
+    """Beside A a use needs a tenth to a third of an array, where an ordinary one needs all of B."""
+    n = int((nbytes * SIZE // 8) ** 0.5) // 64 * 64
+    tall = 16 * n, n // 16
+    cases: list[tuple[str, tuple[int, int], Any, psr.ProcessGrid, str, str, float]] = [
+        ("rows", (n, n), None, ROWS, "N", "F", 0.15),
+        ("columns", (n, n), None, COLUMNS, "T", "F", 0.4),
+        ("cyclic", (n, n), (1, 1), ROWS, "N", "F", 0.15),
+        ("uneven", (n + 5, n - 3), (300, 77), ROWS, "N", "F", 0.15),
+        ("tall", tall, None, ROWS, "N", "F", 0.4),
+        ("rows, C order", (n, n), None, ROWS, "N", "C", 0.4),
+        ("blocks, C order", (n, n), (64, 64), ROWS, "N", "C", 0.4),
+    ]
+    psr.redistribute(array(), B, overwrite=True)  # libraries and rings
+    for name, shape, block, grid, op, order, more in cases:
+        desc = psr.Descriptor(shape, block, grid)
+        target = psr.Descriptor(shape[::-1] if op == "T" else shape, (64, 64), COLUMNS)
+        plans = [psr.redistribute(desc, target, op=op, overwrite=overwrite) for overwrite in (False, True)]
+        needed = []
+        for plan in plans:
+            gc.collect()
+            local = np.ones(desc.local_shape, order=order)  # type: ignore[call-overload]
+            WORLD.Barrier()
+            needed.append(WORLD.allreduce(peak(lambda: plan(local)), MPI.MAX) / local.nbytes)  # noqa: B023
+        assert np.count_nonzero(local) <= 2 * PANELS * 4096 // 8, name  # of pages that are not whole in a panel
+        assert needed[0] > 0.8, (name, needed)
+        assert needed[1] < more + 16 * 2**20 / nbytes, (name, needed)
+
+
+if __name__ == "__main__":
+    rng = random.Random(int(sys.argv[1]))
+    for _ in range(int(sys.argv[2])):
+        random_case(rng)
+    ranks_with_other_orders()
+    consumed()
+    errors_leave_it_whole()
+    if STATM.exists() and int(sys.argv[3]):  # MiB of a rank
+        memory(int(sys.argv[3]) * 2**20)
