@@ -23,8 +23,8 @@ from .choose import Choice
 from .messages import Arrays, RankMessages, messages_of
 from .operation import MatrixPart, edge_of, op_layout
 from .options import Options
-from .overwriting import PANELS, PanelStage
-from .panels import Panel
+from .overwriting import PanelStage
+from .panels import PANELS, Panel
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage

@@ -11,16 +11,16 @@ import numpy as np
 from .._kernels.bundle import address_of
 from .._kernels.pages import give_back, keep_small
 from ..comm.group import Group
+from ..diagnostics import log
 from ..exchanges import Exchange, ExchangeOptions
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
 from .local_arrays import BY_COLUMNS
 from .messages import Arrays, RankMessages
-from .panels import Panel
+from .panels import PANELS, Panel
 from .stages import ArrayKind, Move, Stage
 
 LOGGER = logging.getLogger(__name__)
-PANELS = 16  # of a plan: where B fills as A empties, both need a sixteenth more than the larger one
 LARGE = 2**20  # bytes of an array from which its pages matter
 
 
@@ -109,7 +109,7 @@ class ConsumedArray:
             return
         if reason := self._reason(panel.dimension):
             if self._nbytes >= LARGE:
-                LOGGER.warning("overwrite=True: this rank's array keeps its memory, since %s", reason)
+                log(LOGGER, logging.WARNING, "overwrite=True: this rank's array keeps its memory, since %s", reason)
             self._nbytes = 0
             return
         axis, p = self._axes[panel.dimension]

@@ -14,6 +14,7 @@ from .._kernels.by_process import SharedRuns
 from .._kernels.runs import Runs
 from ..layout.axis import Axis
 
+PANELS = 16  # of a plan: where B fills as A empties, both need a sixteenth more than the larger one
 
 class Panel(NamedTuple):
     """A part of A: of each process the local indices of one dimension from a fraction of them on, up to the next panel.

@@ -242,6 +242,7 @@ def _plan_arguments(parser: Any) -> None:
     add("--latency", type=argument(read_duration), default=0.0, metavar="T", help="of a message, as 5us (default: 0)")
     slots = "ranks on each node, which share its link (default: 1)"
     add("--slots", type=argument(count), default=1, metavar="K", help=slots)
+    add("--overwrite", action="store_true", help="of a redistribution that consumes A: its memory")
     add("--json", metavar="FILE", help="write the plan as JSON")
     add("--plot", metavar="FILE.png", help="draw who sends whom what in which step")
     for option in ("--model", "--processes"):

@@ -16,6 +16,7 @@ import numpy as np
 from .. import schedules
 from ..door import plan as make_plan
 from ..drawing.figures import number_cells
+from ..engine.panels import PANELS
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.waypoints import VIAS
@@ -73,7 +74,9 @@ class NodeLinks:
         return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
 
 
-def study(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[Figures, list[Schedule]]:
+def study(
+    case: Case, name: str, time_limit: float, links: NodeLinks, overwrite: bool = False
+) -> tuple[Figures, list[Schedule]]:
     """Figures of a redistribution on paper, and the steps of the order to show.
 
     Parameters
@@ -84,6 +87,8 @@ def study(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[F
         The schedule to show, and the seconds of its search.
     links : NodeLinks
         For times.
+    overwrite : bool
+        Whether the memory is that of a redistribution that consumes A.
 
     Raises
     ------
@@ -122,6 +127,9 @@ def study(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[F
     busiest = totals and max(totals.most_sent, totals.most_received)
     of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
     of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
+    in_all = sum(of_rank)
+    if overwrite:  # A and B together as long as B fills as A empties, panel by panel
+        in_all += max(of_rank[:2]) // PANELS - min(of_rank[:2])
     document = {
         **case.to_dict(),
         "bytes": case.elements * item,
@@ -133,9 +141,10 @@ def study(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[F
         "limit": None if busiest is None else links.seconds(0, busiest),
         "memory": {
             **dict(zip(("a", "b", "staging"), of_rank, strict=True)),
-            "rank": sum(of_rank),
+            "overwrite": overwrite,
+            "rank": in_all,
             "slots": links.slots,
-            "node": sum(of_rank) * links.slots,
+            "node": in_all * links.slots,
         },
         "schedule": name,
         "orders": orders,
@@ -242,7 +251,8 @@ def _lines(case: Case, document: Figures) -> Iterator[str]:
         )
     a, b, staging, of_rank = (size_text(memory[part]) for part in ("a", "b", "staging", "rank"))
     bound = "at most" if memory["staging"] == MEMORY_LIMIT else "about"
-    yield f"memory of a rank: A {a}, B {b}, staging {bound} {staging}; {of_rank} in all"
+    together = ", as B takes the place of A" if memory["overwrite"] else ""
+    yield f"memory of a rank: A {a}, B {b}, staging {bound} {staging}; {of_rank} in all{together}"
     yield f"memory of a node with {count_text(memory['slots'], 'rank')}: {size_text(memory['node'])}"
     if document["limit"] is not None:
         shared = f"{memory['slots']} times " if memory["slots"] > 1 else ""
@@ -404,7 +414,7 @@ def plan(options: Namespace) -> int:
     check_outputs(options, "plan")
     links = NodeLinks(options.rate, options.latency, options.slots)
     try:
-        document, shown = study(case, options.schedule, options.time_limit, links)
+        document, shown = study(case, options.schedule, options.time_limit, links, options.overwrite)
     except ScheduleError as error:
         raise UsageError(f"--schedule {options.schedule}: {error}") from None
     if options.json:

@@ -60,6 +60,8 @@ def test_example_4_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "between ranks: 1,152 bytes in 24 messages" in text
     assert "memory of a rank: A 96 B, B 144 B, staging about 240 B; 480 B in all" in text
     assert "memory of a node with 2 ranks: 960 B" in text
+    assert cli.run([*words, "--overwrite"]) == 0
+    assert "staging about 240 B; 393 B in all, as B takes the place of A" in capsys.readouterr().out
     assert "links' limit: 288 us, for 2 times the bytes of the busiest rank" in text
     rows = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:8]]

@@ -144,7 +144,7 @@ def other_operations_after_a_queued_start() -> None:
 
 
 def queued_before_the_dtype_is_known() -> None:
-    """The second call begins after the first, whose dtype is the plan's from then on: B may be missing, and must not be another."""
+    """A second call begins after the first, which has bound the dtype: B may be missing, and must not be of another."""
     a = psr.Descriptor((40, 40), (40, 40), psr.ProcessGrid((1, 1), WORLD))
     b = psr.Descriptor((40, 40), (40, 3), psr.ProcessGrid((1, SIZE), WORLD))
     source = a.from_function(lambda i, j: 40.0 * i + j)

@@ -16,7 +16,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.overwriting import PANELS
+from pyscalapack_redist.engine.panels import PANELS
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
