@@ -26,6 +26,7 @@ from ..schedules.orders import CombinedOrder, Order
 from .binding import MOST_BINDINGS, Binding, BoundStages, Exchanges, Key, Operands, key_of
 from .options import Options
 from .overwriting import PanelStage
+from .room import checked_maker, new_elements
 from .stages import Pair, Stage
 from .terms import Terms
 
@@ -115,6 +116,11 @@ class Plan:
     def pair_of(self) -> dict[int, int]:
         """The pair that an array belongs to, by the number of the array."""
         return {move.target: move.pair for move in self.moves}
+
+    @functools.cached_property
+    def new_elements(self) -> tuple[int, ...]:
+        """The elements of new arrays of B on this rank's node, for each pair; empty where they are few."""
+        return new_elements(self)
 
     @property
     def legs(self) -> tuple[Stage, ...]:
@@ -273,8 +279,8 @@ class Plan:
             makers = [
                 None
                 if target is None or target is out
-                else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
-                for pair, out, target in zip(self.pairs, outs, targets, strict=True)
+                else checked_maker(pair.desc_b.empty if pair.part is None else pair.desc_b.zeros, self, k)
+                for k, (pair, out, target) in enumerate(zip(self.pairs, outs, targets, strict=True))
             ]
             known = [array if isinstance(array, np.ndarray) else None for array in arrays]
             try:

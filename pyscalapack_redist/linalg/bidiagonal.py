@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import tracing
+from ..comm.free_memory import free_memory, has_room
 from ..distributed_array import DistributedArray
 from ..scalapack import Bidiagonal, pxgebrd, pxormbr, pxormqr
 from ..scalapack.matrix_operands import KIND_OF_DTYPE
 from .decompositions import copy_corner
-from .free_memory import free_memory, has_room
 from .lapack import pxgeqrf, pxgesvd, pxorgqr
 from .lapack_functions import lapack_function
 from .matrix_parts import clear_outside, diagonal_elements, local_elements

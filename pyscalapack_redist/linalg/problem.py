@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
+from ..comm.free_memory import free_memory, room_beside
 from ..comm.group import first_known
 from ..comm.guard import Block, Guard
 from ..comm.meeting import meet, meet_and_combine
@@ -36,7 +37,6 @@ from .cache import cache_of
 from .choice import choose
 from .cores import lent
 from .facts import CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
-from .free_memory import free_memory, room_beside
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .one_process import Answer, WholeArray, copy_whole, is_whole_on
 from .working_layouts import (

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import tracing
+from ..comm.free_memory import free_memory, has_room
 from ..distributed_array import DistributedArray
 from ..scalapack import Tridiagonal
 from ..scalapack.calls import ConvergenceError
 from .check import length
-from .free_memory import free_memory, has_room
 from .lapack import pxormtr, pxstedc, pxsytrd
 from .lapack_functions import lapack_function
 from .problem import Problem

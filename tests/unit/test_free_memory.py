@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyscalapack_redist.linalg import free_memory
+from pyscalapack_redist.comm import free_memory
 
 MEMINFO = "MemTotal:       100 kB\nMemFree:        10 kB\nMemAvailable:   80 kB\n"
 

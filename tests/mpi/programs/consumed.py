@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import sys
 import threading
@@ -10,12 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.engine import room
 from pyscalapack_redist.engine.panels import PANELS
 
 WORLD = MPI.COMM_WORLD
@@ -151,6 +154,29 @@ def errors_leave_it_whole() -> None:
 # -- memory
 
 
+def not_enough() -> None:
+    """An ordinary call is refused on all ranks where B cannot fit; one that has B or consumes A is not, nor a small one."""
+    n = 3072  # 72 MiB
+    a, b = psr.Descriptor((n, n), None, ROWS), psr.Descriptor((n, n), 64, COLUMNS)
+    plan, local, out = psr.redistribute(a, b), a.zeros(np.float64), b.zeros(np.float64)
+    calls: list[Callable[[], Any]] = [lambda: plan(local), lambda: psr.redistribute(psr.DistributedArray(a, local), b)]
+    fine: list[Callable[[], Any]] = [lambda: plan(local, out), lambda: plan(local, overwrite=True)]
+    small = psr.redistribute(A, B)
+    for free in (8 * n * n - 1, 8 * n * n):
+        with mock.patch.object(room, "free_memory", return_value=free if RANK == 0 else 2**50):
+            for call in calls * 2:
+                if free == 8 * n * n:
+                    call()
+                    continue
+                with pytest.raises((psr.ArrayError, psr.CollectiveError), match=r"not enough free memory.*overwrite=True"):
+                    call()
+                with mock.patch.dict(os.environ, {room.VARIABLE: "0"}):
+                    call()
+            for call in fine:
+                call()
+            small(array().local)
+
+
 def resident() -> int:
     """Bytes of this process in memory."""
     return int(STATM.read_text().split()[1]) * 4096
@@ -204,12 +230,31 @@ def memory(nbytes: int) -> None:
         assert needed[1] < more + 16 * 2**20 / nbytes, (name, needed)
 
 
+def limited(group: Path, what: str) -> None:
+    """One use in a control group that has half as much memory again as A."""
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    n = 6144
+    desc, target = psr.Descriptor((n, n), None, ROWS), psr.Descriptor((n, n), (64, 64), COLUMNS)
+    x = psr.DistributedArray(desc, np.ones(desc.local_shape, order="F"))
+    WORLD.Barrier()
+    result = psr.redistribute(x, target, overwrite=what == "overwrite")
+    assert result.local[0, 0] == result.local[-1, -1] == 1
+    WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "limited":
+        limited(Path(sys.argv[2]), sys.argv[3])
+        sys.exit()
     rng = random.Random(int(sys.argv[1]))
     for _ in range(int(sys.argv[2])):
         random_case(rng)
     ranks_with_other_orders()
     consumed()
     errors_leave_it_whole()
+    if not os.environ.get("PYSCALAPACK_REDIST_NODES"):
+        not_enough()
     if STATM.exists() and int(sys.argv[3]):  # MiB of a rank
         memory(int(sys.argv[3]) * 2**20)

@@ -16,7 +16,8 @@ from scipy.linalg import LinAlgWarning
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
-from pyscalapack_redist.linalg import bidiagonal, eigenproblems, free_memory, solver_rules, systems, tridiagonal
+from pyscalapack_redist.comm import free_memory
+from pyscalapack_redist.linalg import bidiagonal, eigenproblems, solver_rules, systems, tridiagonal
 from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10

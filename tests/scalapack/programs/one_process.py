@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_info
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.comm import groups
+from pyscalapack_redist.comm import free_memory, groups
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.linalg import choice, cores, free_memory, problem, rates, systems
+from pyscalapack_redist.linalg import choice, cores, problem, rates, systems
 
 N = 40
 MATRIX = random((N, N), "d")

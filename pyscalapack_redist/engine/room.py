@@ -1,0 +1,85 @@
+"""Whether a new B fits into the memory that is left: an error on all ranks in place of a job that the system kills."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..comm.free_memory import free_memory
+from ..errors import ArrayError
+from ..layout.descriptor import Descriptor
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+VARIABLE = "PYSCALAPACK_REDIST_MEMORY_CHECK"  # "0" turns it off
+LARGE = 2**26  # bytes on a node from which it is looked at
+
+
+def require_room(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+    """Check that the ranks of this node have the memory for the new arrays of a use, if these are large. Not collective.
+
+    All ranks are taken to make theirs, as this one does. With panels A makes room for B.
+
+    Raises
+    ------
+    ArrayError
+        They have not.
+    """
+    elements = plan.new_elements
+    if not elements or plan.has_panels:
+        return
+    needed = 0
+    for count, pair, a, out in zip(elements, plan.pairs, arrays, outs, strict=True):
+        dtype = pair.dtype or getattr(a, "dtype", None)
+        if out is None and isinstance(dtype, np.dtype):
+            needed += count * dtype.itemsize
+    if needed >= LARGE and os.environ.get(VARIABLE) != "0":
+        free = free_memory()
+        if 0 < free < needed:
+            raise ArrayError(
+                f"not enough free memory for B: the ranks of this node need {needed:,} bytes for new arrays, and {free:,} are "
+                "free; give `out`, use more nodes, or consume A by overwrite=True, which needs little more than the larger one "
+                f"of A and B ({VARIABLE}=0 turns this check off)"
+            )
+
+
+def new_elements(plan: Plan) -> tuple[int, ...]:
+    """The elements of B on this rank's node, for each pair; empty where there are too few for elements of 256 bytes."""
+    counts = tuple([_on_node(plan, pair.desc_b) for pair in plan.pairs])
+    return counts if 256 * sum(counts) >= LARGE else ()
+
+
+def _on_node(plan: Plan, desc: Any) -> int:
+    group = plan.group
+    if group is None or not isinstance(desc, Descriptor) or not desc._has_local:
+        return 0
+    own = math.prod(desc.local_shape)
+    if group.node is None or group.node.size == 1 or 256 * own * group.node.size < LARGE:
+        return own
+    on_node = {group.ranks[number] for number in group.node.number}
+    return sum(
+        math.prod(desc.local_shape_of(coords))
+        for coords, rank in np.ndenumerate(desc.grid.ranks)
+        if int(rank) in on_node
+    )
+
+
+def checked_maker(make: Any, plan: Plan, number: int) -> Any:
+    """A maker of new arrays of B for a compiled call, which checks their memory where they are large."""
+    if not plan.new_elements:
+        return make
+    arrays, outs = [None] * len(plan.pairs), [...] * len(plan.pairs)
+    outs[number] = None  # type: ignore[call-overload]
+
+    @functools.wraps(make)
+    def checked(dtype: np.dtype[Any]) -> Any:
+        require_room(plan, [*arrays[:number], np.empty(0, dtype), *arrays[number + 1 :]], outs)
+        return make(dtype)
+
+    return checked
