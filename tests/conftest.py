@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +67,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         name = re.sub(r"@\w+$", "", test)  # pytest-xdist adds the group
         command = shlex.join([pytest_of_this, name, "-m", "", *options])
         terminalreporter.line(f"PYSCALAPACK_REDIST_SEED={launch.SEED} {command}")
+
+
+@pytest.fixture
+def control_group() -> Iterator[Path]:
+    """A control group whose processes may have 1.5 times the memory of 6144 x 6144 doubles."""
+    limit = str(3 * 6144 * 6144 * 8 // 2)
+    for root, name in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+        folder = root / f"pyscalapack_redist-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError:
+            continue
+        try:
+            (folder / name).write_text(limit)
+            with contextlib.suppress(OSError):
+                (folder / "memory.swap.max").write_text("0")
+            yield folder
+            return
+        except OSError:
+            continue
+        finally:
+            folder.rmdir()
+    pytest.skip("no control group can be made")

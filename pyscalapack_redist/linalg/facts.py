@@ -59,6 +59,7 @@ class Facts(NamedTuple):
     operands: list[OperandFacts]
     room: float  # bytes left on this rank beside all operands and results
     caches: int  # the version of the cache
+    consumable: frozenset[str]  # operands whose memory may be given back as they move
 
 
 class CombinedFacts(NamedTuple):
@@ -69,6 +70,7 @@ class CombinedFacts(NamedTuple):
     forms: list[Forms | None]
     room: float
     have_same_caches: bool
+    consumable: frozenset[str]
 
     @classmethod
     def of(cls, replies: list[Facts]) -> CombinedFacts:
@@ -80,6 +82,7 @@ class CombinedFacts(NamedTuple):
             [Forms.sum([each.forms for each in ranks]) for ranks in by_operand],
             min(facts.room for facts in replies),
             len({facts.caches for facts in replies}) == 1,
+            frozenset.intersection(*(facts.consumable for facts in replies)),
         )
 
 

@@ -74,6 +74,8 @@ EAGER = 2**20  # elements up to which bilinear forms are computed before it is k
 MOVED = 64.0
 WORKSPACES = 4  # arrays of the size of the operands on one process: as they came, copies, results, workspace
 LONG = 768  # order from which one process is lent the cores of ranks that wait: below, waking threads costs more
+CONSUMING = ("cholesky", "cho_factor", "lu_factor", "solve")  # read an operand that may be overwritten once, after its sums
+CONSUMED = 2**28  # bytes of doubles from which such an operand makes room for its copy
 MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
@@ -114,6 +116,8 @@ class Problem:
     dtype: np.dtype[Any]  # of all operands
     operands: dict[str, Any]  # as the user gave them
     parts: dict[str, str]  # what is read of each operand
+    _consumable: frozenset[str]  # operands whose memory is given back as they move
+    _has_consumed = False  # whether that of any has
     magnitudes: dict[str, float]  # of each operand's part, as `magnitude`
     is_checked: bool  # whether results are
     is_on_one: bool  # whether one process works, by LAPACK
@@ -284,7 +288,17 @@ class Problem:
         needed = WORKSPACES * 16 * max(sum(sizes), math.prod(self.target.shape))
         if max(*sizes, math.prod(self.target.shape)) >= LIMIT:  # LAPACK counts in 32 bits
             needed = sys.maxsize
-        return Facts(operands, room_beside(needed, free_memory), self._cache.version)
+        return Facts(operands, room_beside(needed, free_memory), self._cache.version, self._consumable_here())
+
+    def _consumable_here(self) -> frozenset[str]:
+        """The operands that this rank's call lets the routine overwrite, of those so large that their memory matters."""
+        if self._routine not in CONSUMING:
+            return frozenset()
+        return frozenset(
+            name
+            for name, operand in self.operands.items()
+            if self._arguments.get(f"overwrite_{name}") and 8 * math.prod(operand.shape) >= CONSUMED
+        )
 
     def _facts_of(self, name: str) -> OperandFacts:
         operand = self.operands[name]
@@ -311,6 +325,7 @@ class Problem:
                 raise ArrayError(_dtype_difference(*dtypes[0], name, dtype))
         self.dtype, self.magnitudes = dtypes[0][1], dict(zip(self.operands, facts.magnitudes, strict=True))
         self._forms = dict(zip(self.operands, facts.forms, strict=True))
+        self._consumable = facts.consumable
         if not facts.have_same_caches:
             self._cache.forget()
         return max(0.0, facts.room)
@@ -390,7 +405,11 @@ class Problem:
             else:
                 self._redistribute(name, desc, target[:m, :n], local, matrix.local)
         else:
-            if desc != target:
+            if desc != target and name in self._consumable and not self.is_alone:
+                self._overwritten.append(name)
+                self._has_consumed = True
+                local = self._redistribute(name, desc, target, local, overwrite=True)
+            elif desc != target:
                 local = self._redistribute(name, desc, target, local)
             else:
                 local = self._own(name, local, read_only and not exponent)
@@ -466,6 +485,7 @@ class Problem:
         *arrays: Any,
         op: str = "N",
         dtype: np.dtype[Any] | None = None,
+        overwrite: bool = False,
     ) -> Any:
         dtype = dtype or self.dtype
         if self.is_alone:
@@ -474,7 +494,7 @@ class Problem:
             make = functools.partial(self.plan, source, target, dtype=dtype, op=op)
             move = self._cache.plan(source, target, dtype, op, make)
             with self.in_step():
-                return move(*arrays)
+                return move(*arrays, overwrite=overwrite)
 
     def plan(self, source: Descriptor, target: Descriptor, **options: Any) -> Redistribution:
         """A plan on the communicator of all operands. Collective."""
@@ -498,7 +518,8 @@ class Problem:
             if result_order.get() == "C" and desc.coords is not None:
                 with contextlib.suppress(MemoryError):  # the plan reports it to all ranks
                     out = new_array(desc.local_shape, self.dtype, "C")
-            local = self._redistribute("result", matrix.desc, desc, local, out)
+            # where A has made room, the result is in memory of its own
+            local = self._redistribute("result", matrix.desc, desc, local, out, overwrite=self._has_consumed)
         if wanted.ndim == 1 and local is not None:
             local = local[:, 0]
         return DistributedArray._from_result(wanted, local, self.dtype)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -114,31 +111,13 @@ def test_redistributions_that_consume_a(ranks: int, nodes: str, cases: int, mebi
     run(PROGRAM.with_name("consumed.py"), ranks, SEED, cases, mebibytes, env=env, timeout=280)
 
 
-@pytest.fixture
-def control_group() -> Iterator[Path]:
-    """A control group whose processes may have 1.5 times the memory of 6144 x 6144 doubles."""
-    limit = str(3 * 6144 * 6144 * 8 // 2)
-    for root, name in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
-        folder = root / f"pyscalapack_redist-{os.getpid()}"
-        try:
-            folder.mkdir()
-        except OSError:
-            continue
-        try:
-            (folder / name).write_text(limit)
-            with contextlib.suppress(OSError):
-                (folder / "memory.swap.max").write_text("0")
-            yield folder
-            return
-        except OSError:
-            continue
-        finally:
-            folder.rmdir()
-    pytest.skip("no control group can be made")
-
-
 @pytest.mark.parametrize(
-    ("what", "check", "succeeds"), [("overwrite", "1", True), ("ordinary", "1", False), ("ordinary", "0", False)]
+    ("what", "check", "succeeds"),
+    [
+        ("overwrite", "1", True),
+        ("ordinary", "1", False),
+        ("ordinary", "0", False),
+    ],
 )
 def test_memory_of_a_control_group(what: str, check: str, succeeds: bool, control_group: Path) -> None:
     env = {"PYSCALAPACK_REDIST_MEMORY_CHECK": check}

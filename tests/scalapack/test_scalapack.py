@@ -170,3 +170,12 @@ def test_a_context_of_another_file(tmp_path: Path) -> None:
     assert said in ("OK\n", "MKL\n")
     if said == "MKL\n":
         pytest.skip("MKL's files cannot be loaded two times")
+
+
+@pytest.mark.parametrize(("what", "succeeds"), [("solve, overwrite", True), ("solve", False)])
+def test_memory_of_a_solve_in_a_control_group(what: str, succeeds: bool, control_group: Path) -> None:
+    program = Path(__file__).parents[1] / "mpi" / "programs" / "consumed.py"
+    done = run(program, 2, "limited", control_group, what, check=False, alone=True)
+    assert (done.returncode == 0) == (done.stdout == "OK\n") == succeeds, done
+    if not succeeds:
+        assert "overwrite=True" in done.stderr

@@ -237,8 +237,16 @@ def limited(group: Path, what: str) -> None:
     desc, target = psr.Descriptor((n, n), None, ROWS), psr.Descriptor((n, n), (64, 64), COLUMNS)
     x = psr.DistributedArray(desc, np.ones(desc.local_shape, order="F"))
     WORLD.Barrier()
-    result = psr.redistribute(x, target, overwrite=what == "overwrite")
-    assert result.local[0, 0] == result.local[-1, -1] == 1
+    if what.startswith("solve"):
+        for k in range(n):
+            if x.local.shape[0] * RANK <= k < x.local.shape[0] * (RANK + 1):
+                x.local[k - x.local.shape[0] * RANK, k] = n
+        b = psr.DistributedArray.from_function(psr.Descriptor((n, 1), None, ROWS), lambda i, j: i + 0.0)
+        result = psr.linalg.solve(x, b, overwrite_a=what == "solve, overwrite")
+        assert abs(result.local.sum()) > 0
+    else:
+        result = psr.redistribute(x, target, overwrite=what == "overwrite")
+        assert result.local[0, 0] == result.local[-1, -1] == 1
     WORLD.Barrier()
     if RANK == 0:
         print("OK", flush=True)
