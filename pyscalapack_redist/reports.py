@@ -101,6 +101,9 @@ class Report(_FigureTable):
     fewest_steps : int or None
         The most messages of any rank: the fewest steps of a one-port schedule. None if the order has no steps, if only a
         trapezoid moves, and if there are too many messages to count quickly.
+    peak_bytes : int
+        Bytes of A and of a new B together, the largest of all ranks: their sum, or with overwrite=True the larger one and a
+        panel, where B fills as A empties.
     extra_bytes : int or None
         Staging memory of one run, the largest of all ranks; None on paper.
     memory_limit : int
@@ -141,6 +144,7 @@ class Report(_FigureTable):
     most_sent: int = 0
     most_received: int = 0
     imbalance: float = 1.0
+    peak_bytes: int = 0
     extra_bytes: int | None = None
     predicted_seconds: float | None = None
     last_seconds: float | None = None
@@ -180,6 +184,8 @@ class Report(_FigureTable):
                 ("most messages", f"{self.most_messages:,} on a rank: no one-port schedule has fewer steps"),
                 ("imbalance", f"{self.imbalance:.3g} times the mean of all ranks on the busiest"),
             ]
+        if self.peak_bytes:
+            rows.append(("A and B", f"{self.peak_bytes:,} bytes"))
         if self.extra_bytes is not None:
             most = "" if self.ranks is None else " on the rank that needs most"
             rows.append(("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes{most}"))

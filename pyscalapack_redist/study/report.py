@@ -19,6 +19,7 @@ from ..comm.meeting import meet
 from ..engine.choose import predicted_seconds
 from ..engine.local_arrays import BY_COLUMNS
 from ..engine.operands import check_list
+from ..engine.panels import PANELS
 from ..engine.plan import Plan
 from ..engine.stages import ArrayKind, Stage
 from ..errors import CollectiveError
@@ -52,9 +53,15 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
         ]
         direct = _report(plan, [plan.direct_stage], items, name="direct")
         between = sum(_local_size(plan, desc) for desc in plan.layouts_between.values()) * items[0]
-    seconds = plan.seconds
     return _report(
-        plan, plan.legs, items, legs=tuple(legs), direct=direct, between_bytes=between, last_seconds=seconds
+        plan,
+        plan.legs,
+        items,
+        legs=tuple(legs),
+        direct=direct,
+        between_bytes=between,
+        peak_bytes=_peak_bytes(plan, items),
+        last_seconds=plan.seconds,
     )
 
 
@@ -103,7 +110,7 @@ def _combine_reports(reports: Sequence[Report]) -> Report:
         direct=None
         if first.direct is None
         else _combine_reports([report.direct for report in reports if report.direct]),
-        **{name: most(name) for name in ("extra_bytes", "between_bytes", "predicted_seconds", "last_seconds")},
+        **{name: most(name) for name in ("peak_bytes", "extra_bytes", "between_bytes", "predicted_seconds", "last_seconds")},
         **_figures(columns),
     )
 
@@ -213,6 +220,15 @@ def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
     strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in desc.local_shapes]
     blends: tuple[dict[Any, Any], ...] = ({},) * len(items)
     return stage.bind(ArrayKind(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
+
+
+def _peak_bytes(plan: Plan, items: Sequence[int]) -> int:
+    """Bytes of all A and B of a use on this rank, or on paper at most on any rank."""
+    nbytes = 0
+    for pair, item in zip(plan.pairs, items, strict=True):
+        a, b = (_local_size(plan, desc) * item for desc in pair[:2])
+        nbytes += max(a, b) * (PANELS + 1) // PANELS if plan.has_panels else a + b
+    return nbytes
 
 
 def _local_size(plan: Plan, desc: Any) -> int:
