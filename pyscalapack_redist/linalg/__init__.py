@@ -3,7 +3,8 @@
 Routines are collective over the communicator of their operands, which may have any layouts. Common arguments:
 
 - `overwrite_a`, `overwrite_b`: whether the operand's memory may be used, which saves a copy if its layout fits; it is undefined
-  afterwards. Otherwise no operand is changed.
+  afterwards. A large operand that must move makes room for its copy, in `cholesky`, `cho_factor`, `lu_factor` and `solve`.
+  Otherwise no operand is changed.
 - `check_finite`: whether infs and NaNs are refused, by a ValueError. Results of operands with infs or NaNs are not checked.
 - `check`: whether the result is checked, by products with random vectors. A wrong result is computed once more in another
   layout, singular values by p?gesvd, with a warning.
