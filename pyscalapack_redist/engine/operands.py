@@ -106,7 +106,7 @@ def prepare_operands(plan: Plan, a: Any, out: Any, alpha: object, beta: object) 
         if match is not None:
             like = binding.operands
             return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.element_order, like.factors)
-    require_room(plan, inputs, outs)
+    require_room(plan.new_elements, plan.pairs, inputs, outs)
     disjoint = next((binding.operands.disjoint_arrays for binding in bindings), None)
     operands, checked = check_operands(plan.pairs, plan.moves, inputs, outs, alpha, beta, disjoint)
     return operands._replace(disjoint_arrays=checked._replace(out=None)) if plan.has_tiles else operands

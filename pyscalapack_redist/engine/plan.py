@@ -119,8 +119,8 @@ class Plan:
 
     @functools.cached_property
     def new_elements(self) -> tuple[int, ...]:
-        """The elements of new arrays of B on this rank's node, for each pair; empty where they are few."""
-        return new_elements(self)
+        """The elements of new arrays of B on this rank's node, for each pair; empty where they are few, or A makes room."""
+        return () if self.has_panels else new_elements(self.group, self.pairs)
 
     @property
     def legs(self) -> tuple[Stage, ...]:
@@ -276,12 +276,11 @@ class Plan:
         if len(self.stages) > 1 or self.has_tiles or True in binding.operands.kind.unchanged:
             return False
         if binding.kinds is None:
-            makers = [
-                None
-                if target is None or target is out
-                else checked_maker(pair.desc_b.empty if pair.part is None else pair.desc_b.zeros, self, k)
-                for k, (pair, out, target) in enumerate(zip(self.pairs, outs, targets, strict=True))
-            ]
+            elements, makers = self.new_elements, list[Any]()
+            for k, (pair, out, target) in enumerate(zip(self.pairs, outs, targets, strict=True)):
+                make = pair.desc_b.empty if pair.part is None else pair.desc_b.zeros
+                is_new = target is not None and target is not out
+                makers.append(checked_maker(make, elements, self.pairs, k) if is_new else None)
             known = [array if isinstance(array, np.ndarray) else None for array in arrays]
             try:
                 binding.kinds = Kinds(known, list(targets), makers)

@@ -6,36 +6,34 @@ import functools
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..comm.free_memory import free_memory
+from ..comm.group import Group
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
-
-if TYPE_CHECKING:
-    from .plan import Plan
+from .stages import Pair
 
 VARIABLE = "PYSCALAPACK_REDIST_MEMORY_CHECK"  # "0" turns it off
 LARGE = 2**26  # bytes on a node from which it is looked at
 
 
-def require_room(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+def require_room(elements: Sequence[int], pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any]) -> None:
     """Check that the ranks of this node have the memory for the new arrays of a use, if these are large. Not collective.
 
-    All ranks are taken to make theirs, as this one does. With panels A makes room for B.
+    All ranks are taken to make theirs, as this one does. `elements` are those of `new_elements`.
 
     Raises
     ------
     ArrayError
         They have not.
     """
-    elements = plan.new_elements
-    if not elements or plan.has_panels:
+    if not elements:
         return
     needed = 0
-    for count, pair, a, out in zip(elements, plan.pairs, arrays, outs, strict=True):
+    for count, pair, a, out in zip(elements, pairs, arrays, outs, strict=True):
         dtype = pair.dtype or getattr(a, "dtype", None)
         if out is None and isinstance(dtype, np.dtype):
             needed += count * dtype.itemsize
@@ -49,14 +47,13 @@ def require_room(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any]) -> None
             )
 
 
-def new_elements(plan: Plan) -> tuple[int, ...]:
+def new_elements(group: Group | None, pairs: Sequence[Pair]) -> tuple[int, ...]:
     """The elements of B on this rank's node, for each pair; empty where there are too few for elements of 256 bytes."""
-    counts = tuple([_on_node(plan, pair.desc_b) for pair in plan.pairs])
+    counts = tuple([_on_node(group, pair.desc_b) for pair in pairs])
     return counts if 256 * sum(counts) >= LARGE else ()
 
 
-def _on_node(plan: Plan, desc: Any) -> int:
-    group = plan.group
+def _on_node(group: Group | None, desc: Any) -> int:
     if group is None or not isinstance(desc, Descriptor) or not desc._has_local:
         return 0
     own = math.prod(desc.local_shape)
@@ -70,16 +67,15 @@ def _on_node(plan: Plan, desc: Any) -> int:
     )
 
 
-def checked_maker(make: Any, plan: Plan, number: int) -> Any:
+def checked_maker(make: Any, elements: Sequence[int], pairs: Sequence[Pair], number: int) -> Any:
     """A maker of new arrays of B for a compiled call, which checks their memory where they are large."""
-    if not plan.new_elements:
+    if not elements:
         return make
-    arrays, outs = [None] * len(plan.pairs), [...] * len(plan.pairs)
-    outs[number] = None  # type: ignore[call-overload]
+    one = slice(number, number + 1)
 
     @functools.wraps(make)
     def checked(dtype: np.dtype[Any]) -> Any:
-        require_room(plan, [*arrays[:number], np.empty(0, dtype), *arrays[number + 1 :]], outs)
+        require_room(elements[one], pairs[one], [np.empty(0, dtype)], [None])
         return make(dtype)
 
     return checked
