@@ -1,6 +1,7 @@
 """The exceptions of the package. Each message names the argument, its value, what was expected and what to do."""
 
 import difflib
+import os
 import reprlib
 import sys
 from collections.abc import Iterable
@@ -78,6 +79,14 @@ def public_call() -> str:
             name = "pyscalapack-redist" if part == "tools" else f"{f'{part}.' * (part in PARTS)}{qualified}()"
         frame = frame.f_back  # type: ignore[assignment]
     return name
+
+
+def calling_line() -> str:
+    """Where the user's code has made the call of this package: "solver.py:12"; empty where no such code is on the stack."""
+    frame = sys._getframe(1)
+    while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back  # type: ignore[assignment]
+    return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 PARTS = ("blacs", "linalg", "scalapack")  # of the package, whose functions are called by the names of both

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import diagnostics
 from .._kernels.ring import Ring, Tickets
-from ..errors import CollectiveError, WaitTimeoutError, public_call
+from ..errors import CollectiveError, WaitTimeoutError, calling_line, public_call
 from . import progress
 from .channel import Channel, Request
 from .node import Node
@@ -277,8 +277,9 @@ class Waiting:
 
 
 def _describe_call(plan: object) -> str:
-    """The plan in whose call this rank waits, or else the call."""
-    return (public_call() or "a redistribution") if plan is None else f"{plan!r}"
+    """The plan in whose call this rank waits, or else the call; and where the user's code has made it."""
+    call, line = (public_call() or "a redistribution") if plan is None else f"{plan!r}", calling_line()
+    return f"{call} at {line}" if line else call
 
 
 class WaitInMPI:
