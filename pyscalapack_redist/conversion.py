@@ -25,8 +25,10 @@ from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
 from .layout.letters import transposes
 from .layout.tiles import Layout
+from .tracebacks import brief
 
 
+@brief
 def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
     """The layout of an array of another library, of a `DistributedArray`, or of a pair (layout, local array).
 
@@ -55,6 +57,7 @@ def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
     return layout
 
 
+@brief
 def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
     """Copy the elements of one array into the memory of another. Collective, as `redistribute`.
 

@@ -35,9 +35,11 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
+from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
 
 
+@brief_methods
 class DistributedArray(Distributed):
     """A matrix that knows its layout: a descriptor and this rank's local array, and nothing else. Not collective.
 
@@ -222,6 +224,7 @@ def redistribute(desc_a: object, desc_b: object, **options: Unpack[PlanKeywords]
 def redistribute(desc_a: object, *, like: object, **options: Unpack[PlanKeywords]) -> Any: ...
 
 
+@brief
 @taking_options
 def redistribute(
     desc_a: object,
@@ -387,6 +390,7 @@ def _raise_lacking_layout(desc_a: object, comm: Any) -> NoReturn:
     fail()
 
 
+@brief
 def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedArray:
     """An array of another library as a distributed array in the same memory.
 
@@ -440,6 +444,7 @@ def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> Arra
     )
 
 
+@brief
 def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArray:
     """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
 

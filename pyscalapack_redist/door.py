@@ -34,10 +34,12 @@ from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
 from .layout.grid import ProcessGrid
 from .layout.tiles import LAYOUTS, Layout, Tiles
+from .tracebacks import brief
 
 R = TypeVar("R")
 
 
+@brief
 @taking_options
 def plan(
     desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,

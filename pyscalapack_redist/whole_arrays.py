@@ -24,6 +24,7 @@ from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
 from .layout.grid import ProcessGrid, is_nine_integers
 from .layout.tiles import LayoutArgument, layout_on
+from .tracebacks import brief
 
 
 @overload
@@ -48,6 +49,7 @@ def scatter(
 ) -> NDArray[Any] | None: ...
 
 
+@brief
 def scatter(
     desc: Any,
     array: Any,
@@ -104,6 +106,7 @@ def gather(
 ) -> NDArray[Any] | None: ...
 
 
+@brief
 @holding_interrupts
 @takes_arrays("desc", "local")
 def gather(

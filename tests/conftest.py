@@ -18,6 +18,8 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 import launch
 
+os.environ.setdefault("PYSCALAPACK_REDIST_TRACEBACK", "full")  # what fails is shown as a whole
+
 # pytest-xdist tells its workers a width, which is not that of what is printed here.
 os.environ.pop("COLUMNS", None)
 

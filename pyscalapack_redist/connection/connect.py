@@ -27,6 +27,7 @@ from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..comm.progress import call_blocking, force_interrupts
 from ..errors import CollectiveError, ConnectError
+from ..tracebacks import brief
 from .rendezvous import OTHER, RankLock, RendezvousFile, Watch, accept_port, check_directory, offer_port, wait_for
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ def _wait(condition: Callable[[], bool], end: float) -> None:
         time.sleep(0.001)
 
 
+@brief
 def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
     """Join this job and another job that calls `connect` with the same path. Collective over `comm`.
 
@@ -105,6 +107,7 @@ def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float 
     return _join(path, comm, timeout, "accept")
 
 
+@brief
 def connect(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
     """Join this job and another job that calls `accept` with the same path. Collective over `comm`.
 

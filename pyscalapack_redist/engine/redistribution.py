@@ -17,13 +17,14 @@ from .. import tracing
 from .._lazy import load_above
 from ..comm import progress
 from ..comm.guard import Guard
-from ..errors import CollectiveError
+from ..errors import CollectiveError, RedistributionError
 from ..exchanges import Message
 from ..layout.distributed import Distributed
 from ..layout.letters import transposes
 from ..reports import Profile, Report
 from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
+from ..tracebacks import brief_methods, shorten
 from .binding import ONE, PLAIN, ZERO, Binding, factors_key
 from .messages import messages_of as rank_messages
 from .operands import find_wrapped, finish_call
@@ -41,6 +42,7 @@ D = TypeVar("D", bound=Distributed)
 LARGEST_RANK = 2**62
 
 
+@brief_methods
 class Redistribution:
     """A plan as users have it: `plan(a)` returns the local array of B. Immutable; several transfers may be in flight.
 
@@ -151,49 +153,53 @@ class Redistribution:
             An array of another rank does not fit, or ranks have different dtypes. Every rank raises, and no array is
             changed.
         """
-        if overwrite:
-            return load_above("door").call_consuming(self, a, out, alpha, beta)
-        if tracing.active and tracing.recording():
-            return call_traced(self, a, out, alpha, beta)
-        plan = self.inside
-        group, terms, call = plan.group, plan.terms, None
-        if group is None:
-            return self._start(a, out, alpha, beta).wait()
-        tickets = group.tickets if terms is None else terms.tickets(group)
-        drawn = tickets.drawn, group.starts  # unchanged until this rank votes or sends, or will
         try:
-            result: Any = NotImplemented  # nothing has begun
-            binding: Binding | None
-            # nothing else may be in flight, of this thread or of this group
-            if not (progress.thread_state.tasks or group.transfers or group.interrupted):
-                key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
-                try:
-                    binding = plan.bindings[key][0]
-                except KeyError:
-                    binding = first_binding(plan, key, a, out, alpha, beta)
-                if binding is not None:
-                    call, idle = binding.call, binding.idle
-                    if call is not None:
-                        result = call(a, out)
-                    elif idle is not None and group.is_ready:
-                        result = idle.call_again(plan, binding, a, out)
-            if result is NotImplemented:
-                arrays = find_wrapped(plan, a, out)
-                if arrays is not None:
-                    return load_above("door").call_with(self, *arrays, alpha, beta)
-                transfer = start_use(plan, a, out, alpha, beta)
-            elif type(result) is Transfer:  # a compiled call has voted, but the votes differ from the last ones
-                transfer = result
-            elif plan.needs_finishing and call is not None:
-                return finish_call(plan, a, out, result, alpha, beta)
-            else:
-                return result
-        except BaseException as caught:
-            if (tickets.drawn, group.starts) == drawn:
-                # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
-                return start_use(plan, a, out, alpha, beta, error=caught).wait()
+            if overwrite:
+                return load_above("door").call_consuming(self, a, out, alpha, beta)
+            if tracing.active and tracing.recording():
+                return call_traced(self, a, out, alpha, beta)
+            plan = self.inside
+            group, terms, call = plan.group, plan.terms, None
+            if group is None:
+                return self._start(a, out, alpha, beta).wait()
+            tickets = group.tickets if terms is None else terms.tickets(group)
+            drawn = tickets.drawn, group.starts  # unchanged until this rank votes or sends, or will
+            try:
+                result: Any = NotImplemented  # nothing has begun
+                binding: Binding | None
+                # nothing else may be in flight, of this thread or of this group
+                if not (progress.thread_state.tasks or group.transfers or group.interrupted):
+                    key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
+                    try:
+                        binding = plan.bindings[key][0]
+                    except KeyError:
+                        binding = first_binding(plan, key, a, out, alpha, beta)
+                    if binding is not None:
+                        call, idle = binding.call, binding.idle
+                        if call is not None:
+                            result = call(a, out)
+                        elif idle is not None and group.is_ready:
+                            result = idle.call_again(plan, binding, a, out)
+                if result is NotImplemented:
+                    arrays = find_wrapped(plan, a, out)
+                    if arrays is not None:
+                        return load_above("door").call_with(self, *arrays, alpha, beta)
+                    transfer = start_use(plan, a, out, alpha, beta)
+                elif type(result) is Transfer:  # a compiled call has voted, but the votes differ from the last ones
+                    transfer = result
+                elif plan.needs_finishing and call is not None:
+                    return finish_call(plan, a, out, result, alpha, beta)
+                else:
+                    return result
+            except BaseException as caught:
+                if (tickets.drawn, group.starts) == drawn:
+                    # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
+                    return start_use(plan, a, out, alpha, beta, error=caught).wait()
+                raise
+            return transfer.wait()
+        except RedistributionError as error:
+            shorten(error, error.__traceback__)
             raise
-        return transfer.wait()
 
     @overload
     def start(self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ...) -> Transfer[D]: ...

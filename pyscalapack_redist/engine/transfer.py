@@ -39,6 +39,7 @@ from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import SeriesMessages
 from ..exchanges.shared import RingAndMPI
 from ..layout.dtypes import dtype_digest
+from ..tracebacks import brief_methods
 from .arrays_between import allocate, locate_arrays
 from .binding import Binding, BoundStages, Dtypes, Operands
 from .local_arrays import BY_COLUMNS, BY_ROWS
@@ -72,6 +73,7 @@ QUEUED, VOTING, READY, MOVING, COMPLETE = State.QUEUED, State.VOTING, State.READ
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
+@brief_methods
 class Transfer(Generic[Result]):
     """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
 

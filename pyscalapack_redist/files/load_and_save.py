@@ -24,6 +24,7 @@ from ..layout.descriptor import Descriptor, fit_local_array
 from ..layout.distributed import Distributed
 from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
+from ..tracebacks import brief
 from .binary_file import BinaryFile
 from .contents import (
     NOT_READ,
@@ -86,6 +87,7 @@ def load(
 ) -> NDArray[Any] | None: ...
 
 
+@brief
 @holding_interrupts
 def load(
     desc: LayoutArgument | Distributed,
@@ -235,6 +237,7 @@ def save(
 ) -> None: ...
 
 
+@brief
 @holding_interrupts
 @takes_arrays("desc", "local")
 def save(
@@ -388,6 +391,7 @@ def _agreed(
     return agreed
 
 
+@brief
 def shape_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> tuple[int, ...]:
@@ -421,6 +425,7 @@ def shape_of(
     return _described(path, dataset, comm).shape
 
 
+@brief
 def dtype_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> np.dtype[Any]:

@@ -17,6 +17,7 @@ from ..comm.groups import group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError, shown
+from ..tracebacks import brief_methods
 from .arrays import new_array, of_indices
 from .axis import BlockCyclic, Blocks, Irregular, whole_number
 from .dimensions import (
@@ -162,6 +163,7 @@ def _grid_remedy(grid: object) -> str:
     return ""
 
 
+@brief_methods
 class Descriptor(Ownership):
     """The layout of a global array: shape, block sizes, process grid and source process. Not collective.
 

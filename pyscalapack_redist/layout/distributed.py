@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..errors import ArrayError, DescriptorError, shown
+from ..tracebacks import brief_methods
 from .arrays import host_array
 from .descriptor import Descriptor, fit_local_array
 from .dtypes import is_complex
@@ -32,6 +33,7 @@ OPERATORS = {
 }
 
 
+@brief_methods
 class Distributed:
     """This rank's part of a distributed array: its layout and its local array. Not collective.
 

@@ -21,12 +21,14 @@ from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import DescriptorError, shown
+from ..tracebacks import brief_methods
 from .axis import check_dimensions, whole_number
 
 if TYPE_CHECKING:
     from ..blacs.contexts import Contexts
 
 
+@brief_methods
 class ProcessGrid:
     """A grid of processes, of any number of dimensions. Not collective.
 

@@ -21,6 +21,7 @@ from ..comm.mpi import MPI
 from ..comm.node import forced_nodes
 from ..errors import DescriptorError, shown
 from ..schedules import between
+from ..tracebacks import brief
 from .descriptor import Descriptor
 from .grid import ProcessGrid, same_ranks
 from .letters import OPERATIONS, letter_of, transposes
@@ -76,6 +77,7 @@ class RelabelReport(NamedTuple):
         return "\n".join(lines)
 
 
+@brief
 def relabel(
     desc_a: Layout,
     desc_b: Layout,
@@ -122,6 +124,7 @@ def relabel(
     return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight, comm=comm).descriptor
 
 
+@brief
 def relabel_report(
     desc_a: Layout,
     desc_b: Layout,

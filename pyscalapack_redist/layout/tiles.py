@@ -19,6 +19,7 @@ from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, shown
+from ..tracebacks import brief_methods
 from .arrays import new_array
 from .axis import MOST_DIMENSIONS, Blocks, Irregular, integers, whole_number
 from .descriptor import Descriptor
@@ -28,6 +29,7 @@ Ints = NDArray[np.int64]
 Window = tuple[slice, ...]
 
 
+@brief_methods
 class Tiles:
     """The layout of an array cut into tiles, each on any process. A process may have any number of tiles. Not collective.
 

@@ -23,6 +23,7 @@ from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid, checked_communicator
+from ..tracebacks import brief
 from . import solver_rules
 from .operand_kinds import Operands, need_reading
 
@@ -107,7 +108,7 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
         return result
 
     ROUTINES[name] = call
-    return call
+    return brief(call)
 
 
 def _call_together(own: RoutineCall, function: Callable[[], R]) -> R:

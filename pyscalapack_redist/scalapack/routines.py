@@ -22,6 +22,7 @@ from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
+from ..tracebacks import brief
 from .calls import group_of_context, inside_run_together, run_together
 from .table import TABLE, LibraryCall
 
@@ -66,7 +67,7 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
         run_together(group, lambda: results.append(run()))
         return results[0]
 
-    return call
+    return brief(call)
 
 
 # -- in any layouts that ScaLAPACK takes

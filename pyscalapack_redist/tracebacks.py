@@ -1,0 +1,75 @@
+"""Tracebacks of the package's own errors that end at the public call: what is below it tells a user nothing."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import FunctionType, TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from .errors import RedistributionError
+
+VARIABLE = "PYSCALAPACK_REDIST_TRACEBACK"  # "full" leaves them as they are
+BETWEEN = ("contextlib", "functools")  # modules of the standard library that stand between functions of this package
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
+
+
+def brief(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a public function raise the package's own errors with its own frame as the last one."""
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return function(*arguments, **keywords)
+        except RedistributionError as error:
+            frames = error.__traceback__
+            shorten(error, None if frames is None else frames.tb_next)
+            raise
+
+    return call
+
+
+def brief_methods(cls: C) -> C:
+    """`brief` for the constructor and the public methods of a class, but for those that shorten tracebacks themselves."""
+    for name, member in list(vars(cls).items()):
+        is_public = not name.startswith("_") or name in ("__init__", "__getitem__")
+        if is_public and isinstance(member, FunctionType):
+            setattr(cls, name, brief(member))
+        elif is_public and isinstance(member, classmethod | staticmethod):
+            setattr(cls, name, type(member)(brief(member.__func__)))
+    return cls
+
+
+def shorten(error: RedistributionError, last: TracebackType | None) -> None:
+    """Let the traceback of an error begin with a frame, as far as it goes down, and end there; not with user's frames below.
+
+    Parameters
+    ----------
+    error : RedistributionError
+        The error.
+    last : traceback or None
+        The entry of the public function.
+    """
+    if last is None or os.environ.get(VARIABLE) == "full" or not _is_own(last.tb_next):
+        return
+    last.tb_next = None
+    error.__traceback__ = last
+    cause: Any = error.__cause__
+    if cause is None:
+        error.__suppress_context__ = True
+    elif _is_own(cause.__traceback__):
+        cause.__traceback__, cause.__suppress_context__ = None, True
+
+
+def _is_own(entry: TracebackType | None) -> bool:
+    """Whether all frames from an entry on are of this package."""
+    while entry is not None:
+        module = entry.tb_frame.f_globals.get("__name__", "")
+        if module not in BETWEEN and not module.startswith(f"{__package__}."):
+            return False
+        entry = entry.tb_next
+    return True
