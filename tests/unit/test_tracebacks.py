@@ -1,4 +1,4 @@
-"""Tracebacks of the package's own errors: one frame of the package after the user's line, unless user's code comes after that."""
+"""Tracebacks of the package's own errors: one frame of the package, unless user's code comes after that."""
 
 from __future__ import annotations
 

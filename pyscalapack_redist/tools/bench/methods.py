@@ -201,20 +201,20 @@ class _Planned(Prepared):
 def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | None:
     """Why p?gemr2d does not apply: the dtype, dimensions, order or size of the case, or a missing library."""
     if len(case.shape) != 2:
-        return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
+        return f"pxgemr2d is for two dimensions, not {len(case.shape)}"
     if case.tiled:
-        return NOT_FOR_TILES.format("p?gemr2d", case.tiled)
+        return NOT_FOR_TILES.format("pxgemr2d", case.tiled)
     if case.dtype not in KIND_OF_DTYPE:
-        return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
+        return f"pxgemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
     sizes = [case.local_elements]
     for name, layout in (("A", case.before), ("B", case.after)):
         if not all(isinstance(size, int) for size in layout.block):
             kind = "balanced" if BALANCED in layout.block else "irregular"
-            return f"p?gemr2d is for blocks of one size, and those of {name} are {kind}"
+            return f"pxgemr2d is for blocks of one size, and those of {name} are {kind}"
         if layout.copied:
-            return f"p?gemr2d is for layouts without replicas, and several processes hold each element of {name}"
+            return f"pxgemr2d is for layouts without replicas, and several processes hold each element of {name}"
         if layout.order != "F":
-            return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
+            return f"pxgemr2d is for Fortran order, and the local arrays of {name} are in C order"
         sizes += [*layout.whole_shape(case.shape), *layout.block]
     if max(sizes) >= LIMIT:
         return "p?gemr2d counts in 32 bits: this array is too large for it"

@@ -254,7 +254,7 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {known[name.lower()]}" for name in ("Python", "numpy", "mpi4py"))
     yield f"pyscalapack_redist {known['pyscalapack_redist']}, {versions}, {known['mpi']}"
     yield f"ScaLAPACK: {library_['vendor']}, {library_['path']}" if library_ else "ScaLAPACK: none"
-    yield f"flag round trip between ranks 0 and 1: {flag_text(known)}"
+    yield f"flag round trip between ranks 0 and 1, what two cores take to tell each other something: {flag_text(known)}"
     yield f"time: {known['time']}; plans: {known['plans']}"
     rate = known.get("link_rate")
     if rate is not None:
