@@ -609,6 +609,8 @@ class Use:
         rank.did[number] = self
 
     def _arguments(self) -> tuple[Any, Any]:
+        if self.fault == "out" and self.plan.inside.group.queued:
+            self.fault = None  # those that are queued would meet it
         self.rank.no_memory = self.fault == "out"
         self.rank.begins = f"use {self.number}"
         if self.plan.inside.is_batch:
@@ -620,6 +622,8 @@ class Use:
         try:
             self.transfer = self.plan.start(*self._arguments(), **self.options)
             self.outcome = "started"
+            if self.fault == "out" and self.transfer.state == transfers.State.QUEUED:
+                self.fault = None  # it is made later, when there is memory again
         except KeyboardInterrupt:
             self.outcome = "interrupted"
         except Exception as error:
