@@ -359,6 +359,7 @@ def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
 
     def make(self: Descriptor | Tiles, *arguments: Any, **options: Any) -> Any:
         if _here().no_memory:
+            _here().lacked_memory = True
             raise MemoryError("no memory for an array")
         return real(self, *arguments, **options)
 
@@ -482,6 +483,7 @@ class Rank:
         self.pending = False
         self.did: dict[int, Use | str] = {}
         self.no_memory = False  # for an `out` that is left away
+        self.lacked_memory = False  # whether one could not be made
         self.doomed: set[int] = set()  # arrays with which all other memory fails
         self.doomed_later: set[int] = set()  # those with which it fails while elements move
         self.begins: object = None  # the use that this rank calls or starts
@@ -611,7 +613,7 @@ class Use:
     def _arguments(self) -> tuple[Any, Any]:
         if self.fault == "out" and self.plan.inside.group.queued:
             self.fault = None  # those that are queued would meet it
-        self.rank.no_memory = self.fault == "out"
+        self.rank.no_memory, self.rank.lacked_memory = self.fault == "out", False
         self.rank.begins = f"use {self.number}"
         if self.plan.inside.is_batch:
             return self.sources, self.targets
@@ -622,21 +624,25 @@ class Use:
         try:
             self.transfer = self.plan.start(*self._arguments(), **self.options)
             self.outcome = "started"
-            if self.fault == "out" and self.transfer.state == transfers.State.QUEUED:
-                self.fault = None  # it is made later, when there is memory again
         except KeyboardInterrupt:
             self.outcome = "interrupted"
         except Exception as error:
             self._refused(error)
         finally:
-            self.rank.no_memory = False
+            self._memory_again()
 
     def call(self, profiled: bool = False) -> None:
         """Call the plan."""
         arguments = self._arguments()
         way = self.plan.profile if profiled and not self.options else self.plan
         self._end(lambda: way(*arguments, **self.options), called=not profiled)
+        self._memory_again()
+
+    def _memory_again(self) -> None:
+        """From now on there is memory; a use that is queued makes its `out` later."""
         self.rank.no_memory = False
+        if self.fault == "out" and self.outcome in ("started", "interrupted") and not self.rank.lacked_memory:
+            self.fault = None
 
     def wait(self) -> None:
         """Wait for it, again after each interrupt."""
