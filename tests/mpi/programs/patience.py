@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import threading
 import time
 import warnings
@@ -131,7 +132,8 @@ class Told:
     late: int
 
     def __init__(self, _: float, report: Any, given: tuple[str, float, str]) -> None:
-        self._text = given[2]
+        self._text, number = re.subn(r" at patience\.py:\d+:", ":", given[2])
+        assert number == 1, given
 
     def start(self) -> None:
         WORLD.send((RANK, self._text), self.late, SAID)
