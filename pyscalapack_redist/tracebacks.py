@@ -37,7 +37,7 @@ def brief_methods(cls: C) -> C:
     """`brief` for the constructor and the public methods of a class, but for those that shorten tracebacks themselves."""
     for name, member in list(vars(cls).items()):
         is_public = not name.startswith("_") or name in ("__init__", "__getitem__")
-        if is_public and isinstance(member, FunctionType):
+        if is_public and isinstance(member, FunctionType) and shorten.__name__ not in member.__code__.co_names:
             setattr(cls, name, brief(member))
         elif is_public and isinstance(member, classmethod | staticmethod):
             setattr(cls, name, type(member)(brief(member.__func__)))

@@ -235,11 +235,15 @@ class Redistribution:
         Until `wait()` returns or `test()` is true, do not write the moving elements of `a`, and do not read or write those
         of `out`. Elements outside a sub-array are free, also for other transfers.
         """
-        if not tracing.active:
-            return self._start(a, out, alpha, beta)
-        with Guard() as guard:
-            measured = guard.attempt(lambda: start_trace(self, a, out))
-            return self._start(a, out, alpha, beta, error=guard.error, measured=measured)
+        try:
+            if not tracing.active:
+                return self._start(a, out, alpha, beta)
+            with Guard() as guard:
+                measured = guard.attempt(lambda: start_trace(self, a, out))
+                return self._start(a, out, alpha, beta, error=guard.error, measured=measured)
+        except RedistributionError as error:
+            shorten(error, error.__traceback__)
+            raise
 
     def _start(self, a: Any, out: Any, alpha: Any, beta: Any, **options: Any) -> Transfer[Any]:
         """Start a transfer, as `start_use`. Arrays of other classes than NumPy's go through the door."""

@@ -49,6 +49,8 @@ def require_room(elements: Sequence[int], pairs: Sequence[Pair], arrays: Sequenc
 
 def new_elements(group: Group | None, pairs: Sequence[Pair]) -> tuple[int, ...]:
     """The elements of B on this rank's node, for each pair; empty where there are too few for elements of 256 bytes."""
+    if 256 * sum([math.prod(pair.desc_b.shape) for pair in pairs]) < LARGE:
+        return ()
     counts = tuple([_on_node(group, pair.desc_b) for pair in pairs])
     return counts if 256 * sum(counts) >= LARGE else ()
 

@@ -33,13 +33,13 @@ from ..comm.guard import Guard
 from ..comm.progress import advance_others, hold_interrupts, tasks_in_flight
 from ..comm.series import Series
 from ..comm.vote import Outcome, Rows, Statement, Verdict, Vote, describe_dispute, describe_error
-from ..errors import CollectiveError
+from ..errors import CollectiveError, RedistributionError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import SeriesMessages
 from ..exchanges.shared import RingAndMPI
 from ..layout.dtypes import dtype_digest
-from ..tracebacks import brief_methods
+from ..tracebacks import brief_methods, shorten
 from .arrays_between import allocate, locate_arrays
 from .binding import Binding, BoundStages, Dtypes, Operands
 from .local_arrays import BY_COLUMNS, BY_ROWS
@@ -743,10 +743,14 @@ class Transfer(Generic[Result]):
         ArrayError, CollectiveError
             As in a call of the plan.
         """
-        if self.state < COMPLETE:
-            with hold_interrupts() as held:
-                self._poll(held)
-        return self._end()
+        try:
+            if self.state < COMPLETE:
+                with hold_interrupts() as held:
+                    self._poll(held)
+            return self._end()
+        except RedistributionError as error:
+            shorten(error, error.__traceback__)
+            raise
 
     def _poll(self, held: hold_interrupts) -> None:
         """Make progress on it, and on all else that the thread has in flight, until it has ended; interrupts end that."""
