@@ -7,13 +7,15 @@ Operations without communication are in `layout.distributed`. Those that communi
 from __future__ import annotations
 
 import importlib
+import math
+import operator
 import os
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
 from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
@@ -35,6 +37,7 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
+from .reductions import Axis, extremum, reduced, trace
 from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
 
@@ -96,6 +99,64 @@ class DistributedArray(Distributed):
         Collective over the communicator of the array's grid.
         """
         return gather(self, root)
+
+    def sum(self, axis: Axis = None, dtype: DTypeLike | None = None) -> Any:
+        """The sum over all elements, or along dimensions, as by `numpy.sum`; each element counts once, replicas or not.
+
+        The sums of the ranks are added in their order, so the result is the same from run to run.
+
+        Collective over the communicator of the array's grid, as are `mean`, `min`, `max`, `any`, `all`, `argmin`, `argmax` and
+        `trace`. All ranks get the result, a NumPy number or array. Of a slice only its elements count.
+
+        Parameters
+        ----------
+        axis : int or sequence of int, optional
+            The dimensions to sum over; by default all.
+        dtype : dtype, optional
+            Of the sum.
+
+        Raises
+        ------
+        ArrayError, CollectiveError
+            The array has no such dimension, or the ranks call different things.
+        """
+        return reduced(self, np.add, "sum", axis, dtype)
+
+    def mean(self, axis: Axis = None) -> Any:
+        """The mean over all elements, or along dimensions; float32 is summed as float64. Collective, as `sum`."""
+        kind = self.dtype or np.dtype(np.float64)
+        wide = np.result_type(kind, np.float64) if kind.kind in "biuf" else np.result_type(kind, np.complex128)
+        total = reduced(self, np.add, "mean", axis, wide)
+        mean = total / (math.prod(self.shape) // max(1, np.size(total)))
+        return mean.astype(kind) if kind.kind in "fc" else mean
+
+    def min(self, axis: Axis = None) -> Any:
+        """The least element, NaN if there is one, as by `numpy.min`. Collective, as `sum`."""
+        return reduced(self, np.minimum, "min", axis)
+
+    def max(self, axis: Axis = None) -> Any:
+        """The largest element, NaN if there is one, as by `numpy.max`. Collective, as `sum`."""
+        return reduced(self, np.maximum, "max", axis)
+
+    def any(self, axis: Axis = None) -> Any:
+        """Whether any element is true. Collective, as `sum`."""
+        return reduced(self, np.logical_or, "any", axis)
+
+    def all(self, axis: Axis = None) -> Any:
+        """Whether all elements are true. Collective, as `sum`."""
+        return reduced(self, np.logical_and, "all", axis)
+
+    def argmin(self) -> int:
+        """Index, in C order, of the first least element, or of the first NaN, as by `numpy.argmin`. Collective, as `sum`."""
+        return extremum(self, "argmin", np.argmin, operator.lt)
+
+    def argmax(self) -> int:
+        """Index, in C order, of the first largest element, or of the first NaN, as by `numpy.argmax`. Collective, as `sum`."""
+        return extremum(self, "argmax", np.argmax, operator.gt)
+
+    def trace(self, offset: int = 0) -> Any:
+        """The sum of a diagonal of a matrix, as by `numpy.trace`. Collective, as `sum`."""
+        return trace(self, offset)
 
     def redistribute(
         self,

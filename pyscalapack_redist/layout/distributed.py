@@ -204,20 +204,45 @@ class Distributed:
     def __neg__(self) -> Self:
         return self._with(operator.neg)
 
-    def _compute(self, function: np.ufunc, operator: str, first: Any, second: Any) -> Self:
-        """Combine local arrays of two arrays of one layout, or of an array and a number; for slices, of the whole arrays."""
-        if not all(isinstance(operand, Distributed | Number | np.generic) for operand in (first, second)):
+    def __pos__(self) -> Self:
+        return self._with(operator.pos)
+
+    def __abs__(self) -> Self:
+        return self._compute(np.absolute, ",", self)
+
+    def __pow__(self, other: Any) -> Self:
+        return self._compute(np.power, "**", self, other)
+
+    def __rpow__(self, other: Any) -> Self:
+        return self._compute(np.power, "**", other, self)
+
+    def __lt__(self, other: Any) -> Self:
+        return self._compute(np.less, "<", self, other)
+
+    def __le__(self, other: Any) -> Self:
+        return self._compute(np.less_equal, "<=", self, other)
+
+    def __gt__(self, other: Any) -> Self:
+        return self._compute(np.greater, ">", self, other)
+
+    def __ge__(self, other: Any) -> Self:
+        return self._compute(np.greater_equal, ">=", self, other)
+
+    def _compute(self, function: np.ufunc, operator: str, *operands: Any) -> Self:
+        """Combine local arrays of arrays of one layout, and numbers; for slices, of the whole arrays."""
+        if not all(isinstance(operand, Distributed | Number | np.generic) for operand in operands):
             return NotImplemented  # type: ignore[no-any-return]
-        if isinstance(first, Distributed) and isinstance(second, Distributed):
-            if first.shape != second.shape:
-                raise ArrayError(f"the shapes {first.shape} and {second.shape} differ: they must be equal")
-            if first.desc != second.desc:
+        first, *others = [operand for operand in operands if isinstance(operand, Distributed)]
+        for other in others:
+            if first.shape != other.shape:
+                raise ArrayError(f"the shapes {first.shape} and {other.shape} differ: they must be equal")
+            if first.desc != other.desc:
                 raise ArrayError(
-                    f"the arrays are in different layouts, {first.desc!r} and {second.desc!r}: bring both into one, as by "
+                    f"the arrays are in different layouts, {first.desc!r} and {other.desc!r}: bring both into one, as by "
                     f"a {operator} b.redistribute(a)"
                 )
-        operands = [operand.local if isinstance(operand, Distributed) else operand for operand in (first, second)]
-        return type(self)(self._desc, _on_tiles(function, *operands))
+        values = [operand.local if isinstance(operand, Distributed) else operand for operand in operands]
+        return type(self)(self._desc, _on_tiles(function, *values))
 
     def _refuse(self, operation: str) -> NoReturn:
         """Raise a TypeError that names the remedies."""
@@ -235,14 +260,15 @@ class Distributed:
     __hash__ = object.__hash__
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
-        """The operators, where a NumPy array or number stands before one; other functions raise a TypeError."""
-        operator = OPERATORS.get(function)
-        is_operator = method == "__call__" and not options and isinstance(operands[0], np.ndarray | np.generic)
-        if operator is None or not is_operator:
+        """A function of elements, on the local arrays of arrays of one layout, and numbers; others raise a TypeError."""
+        is_of_elements = function.nout == 1 and function.signature is None
+        if method != "__call__" or options or not (is_of_elements or function is np.matmul):
             self._refuse(f"numpy.{function.__name__}")
-        combined = getattr(self, operator)(operands[0])
+        operator = OPERATORS.get(function) if isinstance(operands[0], np.ndarray | np.generic) else None
+        combined = self._compute(function, ",", *operands) if operator is None else getattr(self, operator)(operands[0])
         if combined is NotImplemented:
-            self._refuse(f"numpy.{function.__name__} with a {type(operands[0]).__name__}")
+            strange = next(each for each in operands if not isinstance(each, Distributed | Number | np.generic))
+            self._refuse(f"numpy.{function.__name__} with a {type(strange).__name__}")
         return combined
 
     def __array_function__(self, function: Callable[..., Any], *_: object) -> Any:

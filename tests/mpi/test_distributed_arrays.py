@@ -21,3 +21,15 @@ def test_random_distributed_arrays(ranks: int, cases: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
     done = run(PROGRAMS / "distributed_arrays.py", ranks, cases, SEED + ranks, timeout=250, env=env)
     assert done.stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cases", "nodes"),
+    [
+        *((1, 60, ""), (2, 60, ""), (4, 60, "")),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 1000, ""), (6, 400, ""), (4, 1000, "0,1,1,2"))),
+    ],
+)
+def test_reductions_and_functions_of_elements(ranks: int, cases: int, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    assert run(PROGRAMS / "reductions.py", ranks, SEED + ranks, cases, timeout=250, env=env).stdout == "OK\n"

@@ -1,0 +1,153 @@
+"""Reductions of distributed arrays over all elements or along dimensions: sums, extrema and the like. All ranks get the result.
+
+Each rank reduces the elements that it holds, one replica of each; what they have is combined in the order of ranks, so that
+results are the same from run to run.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .comm.guard import Guard
+from .comm.meeting import meet_and_combine
+from .engine.spec import communicator_of, group_of_all
+from .errors import ArrayError, shown
+from .layout.descriptor import Descriptor
+from .layout.dimensions import local_part
+from .layout.distributed import Distributed
+
+Axis = int | Sequence[int] | None
+
+
+class Block(NamedTuple):
+    """Elements of an array on this rank: their global indices along each dimension, and the elements."""
+
+    indices: tuple[NDArray[np.int64], ...]
+    elements: NDArray[Any]
+
+
+def own_blocks(array: Distributed) -> Iterator[Block]:
+    """The elements of an array, or of a part of one, of which this rank holds the first replica. Not collective."""
+    desc, local = array.desc, array.local
+    if not isinstance(desc, Descriptor):
+        for place, tile in zip(desc.own_places, local, strict=True):
+            yield Block(tuple(axis.global_indices(p) for axis, p in zip(desc.distributions, place, strict=False)), tile)
+    elif desc.coords is not None and local is not None and not any((desc.place or ())[desc.ndim :]):
+        indices = tuple(desc.global_indices(dim) for dim in range(desc.ndim))
+        if local.shape != tuple(each.size for each in indices):  # with padding, or more than the part
+            local = local[local_part(desc.distributions, desc.coords)]
+        yield Block(indices, local)
+
+
+def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype: DTypeLike | None = None) -> Any:
+    """The reduction by a ufunc. Collective over the communicator of the array.
+
+    Parameters
+    ----------
+    array : DistributedArray
+        The array.
+    function : ufunc
+        Of two numbers; its order does not matter.
+    name : str
+        What it is called in texts.
+    axis : int, sequence of int or None
+        The dimensions to reduce; None for all.
+    dtype : dtype, optional
+        Of the result, as for `function.reduce`.
+    """
+
+    def of_rank() -> list[tuple[tuple[NDArray[np.int64], ...], Any]]:
+        dims = _dimensions(array, axis)
+        if function.identity is None and any(array.shape[k] == 0 for k in dims):
+            raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there, so there is no {name}")
+        parts = []
+        for block in own_blocks(array):
+            if block.elements.size:
+                kept = tuple(each for k, each in enumerate(block.indices) if k not in dims)
+                parts.append((kept, function.reduce(block.elements, axis=dims, dtype=dtype)))
+        return parts
+
+    def together(parts_of_ranks: list[list[tuple[tuple[NDArray[np.int64], ...], Any]]]) -> Any:
+        dims = _dimensions(array, axis)
+        parts = [part for parts in parts_of_ranks for part in parts]
+        shape = tuple(n for k, n in enumerate(array.shape) if k not in dims)
+        kind = np.asarray(parts[0][1]).dtype if parts else function.reduce(np.ones(1, array.dtype), dtype=dtype).dtype
+        identity = function.identity
+        result = np.full(shape, 0 if identity is None else identity, kind)
+        seen = np.full(shape, identity is not None)
+        for kept, value in parts:
+            where = np.ix_(*kept)
+            result[where] = np.where(seen[where], function(result[where], value), value)
+            seen[where] = True
+        return result[()]
+
+    return _combined(array, name, of_rank, together)
+
+
+def extremum(array: Distributed, name: str, find: Callable[[Any], Any], better: Callable[[Any, Any], Any]) -> int:
+    """The index, in C order, of the first element that `find` finds. Collective over the communicator of the array."""
+
+    def of_rank() -> list[tuple[int, Any]]:
+        if 0 in array.shape:
+            raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there")
+        found = []
+        for block in own_blocks(array):
+            if block.elements.size:
+                place = np.unravel_index(int(find(block.elements)), block.elements.shape)
+                index = tuple(int(each[k]) for each, k in zip(block.indices, place, strict=True))
+                found.append((int(np.ravel_multi_index(index, array.shape)), block.elements[place]))
+        return found
+
+    def together(found_of_ranks: list[list[tuple[int, Any]]]) -> int:
+        found = sorted(each for found in found_of_ranks for each in [(index, value) for index, value in found])
+        best = found[0]
+        for index, value in found[1:]:
+            if best[1] == best[1] and (value != value or better(value, best[1])):
+                best = index, value
+        return best[0]
+
+    result: int = _combined(array, name, of_rank, together)
+    return result
+
+
+def trace(array: Distributed, offset: int = 0) -> Any:
+    """The sum of a diagonal of a matrix. Collective over the communicator of the array."""
+
+    def of_rank() -> Any:
+        if array.ndim != 2:
+            raise ArrayError(f"trace of an array of shape {array.shape}: it must have 2 dimensions")
+        total = np.zeros(0, array.dtype).sum()
+        for block in own_blocks(array):
+            rows, columns = block.indices
+            _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
+            total = total + block.elements[down, across].sum()
+        return total
+
+    return _combined(array, "trace", of_rank, lambda sums: functools.reduce(np.add, sums))
+
+
+def _combined(array: Distributed, name: str, of_rank: Callable[[], Any], together: Callable[[list[Any]], Any]) -> Any:
+    """What all ranks have, combined on one rank in their order."""
+    with Guard() as guard:
+        communicator_of(array.desc)
+        group = group_of_all(array.desc)
+        value = guard.attempt(of_rank)
+        return meet_and_combine(group, name, value, together, guard.take_interrupts())
+
+
+def _dimensions(array: Distributed, axis: Axis) -> tuple[int, ...]:
+    """The dimensions, counted from 0."""
+    ndim = array.ndim
+    wanted: Sequence[object] = range(ndim) if axis is None else [*axis] if isinstance(axis, Sequence) else [axis]
+    if not all(isinstance(k, int | np.integer) and -ndim <= k < ndim for k in wanted):
+        raise ArrayError(f"axis = {shown(axis)} must be dimensions of an array with {ndim}, from {-ndim} to {ndim - 1}")
+    dims = tuple(operator.index(k) % ndim for k in wanted)  # type: ignore[arg-type]
+    if len(set(dims)) < len(dims):
+        raise ArrayError(f"axis = {shown(axis)} has a dimension twice")
+    return dims

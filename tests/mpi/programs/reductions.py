@@ -1,0 +1,128 @@
+"""Reductions and functions of elements of distributed arrays beside NumPy's of the whole array."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+DTYPES: list[Any] = [np.float64, np.float32, np.complex128, np.int8, np.uint16, np.bool_]
+
+
+def drawn(rng: random.Random) -> tuple[psr.DistributedArray, Any]:
+    """An array, perhaps a part of one, of tiles or with replicas, and the same on one rank."""
+    ndim = rng.choice([1, 2, 2, 2, 3])
+    shape = tuple(rng.randint(0 if rng.random() < 0.1 else 1, 14) for _ in range(ndim))
+    dtype, kind = rng.choice(DTYPES), rng.random()
+    whole = np.random.default_rng(rng.randrange(2**30)).integers(-9, 9, shape).astype(dtype)
+    if dtype in (np.float64, np.float32) and rng.random() < 0.2 and whole.size:
+        whole.flat[rng.randrange(whole.size)] = np.nan
+    desc: Any
+    if kind < 0.2 and ndim == 2:
+        edges = [sorted({0, n, *(rng.randint(0, n) for _ in range(3))}) for n in shape]
+        owners = np.array([[rng.randrange(SIZE) for _ in edges[1][1:]] for _ in edges[0][1:]], dtype=int)
+        owners = owners.reshape(max(0, len(edges[0]) - 1), max(0, len(edges[1]) - 1))
+        desc = psr.Tiles(row_edges=edges[0], column_edges=edges[1], owners=owners, comm=WORLD)
+    elif kind < 0.4 and ndim == 2 and SIZE % 2 == 0:
+        desc = psr.Descriptor(shape, 3, psr.ProcessGrid((2, SIZE // 2), WORLD), axes=(0, None))
+    else:
+        sides = [SIZE if k == rng.randrange(ndim) else 1 for k in range(ndim)]
+        if np.prod(sides) > SIZE or 0 in shape:
+            sides = [SIZE, *[1] * (ndim - 1)]
+        desc = psr.Descriptor(shape, tuple(rng.randint(1, 4) for _ in shape), psr.ProcessGrid(tuple(sides), WORLD))
+    if isinstance(desc, psr.Tiles):
+        slabs = psr.Descriptor(shape, None, psr.ProcessGrid((SIZE, 1), WORLD))
+        array = psr.redistribute(psr.distribute(whole if RANK == 0 else None, slabs), desc)
+        return array, whole
+    array = psr.distribute(whole if RANK == 0 else None, desc)
+    if rng.random() < 0.3 and desc.copies == 1 and all(shape):
+        part = tuple(slice(rng.randint(0, n - 1), n) for n in shape)
+        return array[part], whole[part]
+    return array, whole
+
+
+def same(ours: Any, theirs: Any, what: str) -> None:
+    assert np.shape(ours) == np.shape(theirs), what
+    assert np.asarray(ours).dtype == np.asarray(theirs).dtype, (what, np.asarray(ours).dtype, np.asarray(theirs).dtype)
+    assert np.allclose(ours, theirs, rtol=1e-5, atol=1e-6, equal_nan=True), (what, ours, theirs)
+
+
+def random_case(rng: random.Random) -> None:
+    array, whole = drawn(rng)
+    axes: list[Any] = [None, *range(-whole.ndim, whole.ndim), *([(0, 1)] if whole.ndim > 1 else [])]
+    axis = rng.choice(axes)
+    for name in ("sum", "mean", "min", "max", "any", "all"):
+        what = f"{name} of {array!r} along {axis}"
+        count = np.prod([whole.shape[k] for k in (range(whole.ndim) if axis is None else np.atleast_1d(axis))])
+        if name in ("min", "max") and (count == 0 or whole.dtype.kind == "c"):
+            if count == 0:
+                with pytest.raises((psr.ArrayError, psr.CollectiveError), match=f"{name} of an array"):
+                    getattr(array, name)(axis)
+            continue
+        if name == "mean" and count == 0:
+            continue
+        same(getattr(array, name)(axis), getattr(np, name)(whole, axis=axis), what)
+    if whole.size and whole.dtype.kind != "c":
+        assert array.argmin() == int(np.argmin(whole)), (array, whole)
+        assert array.argmax() == int(np.argmax(whole)), (array, whole)
+    if whole.ndim == 2:
+        same(array.trace(1), np.trace(whole, 1), f"trace of {array!r}")
+
+
+def elementwise(rng: random.Random) -> None:
+    """Functions of elements, on arrays of one layout and numbers."""
+    desc = psr.Descriptor((9, 7), rng.choice([2, 3, None]), psr.ProcessGrid((SIZE, 1), WORLD))
+    x, y = (psr.DistributedArray.from_function(desc, f) for f in (lambda i, j: i - j + 0.5, lambda i, j: i * j + 1.0))
+    wholes = [psr.redistribute(each, desc).gather(None) for each in (x, y)]
+    calls: list[Any] = [
+        lambda a, b: np.abs(a),
+        lambda a, b: abs(a) + b**2,
+        lambda a, b: 2**b,
+        lambda a, b: np.sqrt(b) * np.exp(-a),
+        lambda a, b: np.maximum(a, b),
+        lambda a, b: a > b,
+        lambda a, b: np.logical_and(a <= 0, b >= 3.0),
+        lambda a, b: np.hypot(a, 1.0),
+        lambda a, b: +a,
+        lambda a, b: np.equal(a, 0.5),
+    ]
+    for call in calls:
+        result = call(x, y)
+        assert result.desc == desc
+        assert np.array_equal(result.gather(None), call(*wholes))
+    for wrong in (lambda: np.divmod(x, y), lambda: np.add.reduce(x), lambda: np.add(x, y, out=x), lambda: np.sort(x)):
+        with pytest.raises(TypeError, match=r"\.local"):
+            wrong()
+    with pytest.raises(psr.ArrayError, match="different layouts"):
+        np.maximum(x, y.redistribute(block=1))
+
+
+def refused() -> None:
+    """An error of one rank, and calls that differ, are errors on all."""
+    desc = psr.Descriptor((9, 7), 2, psr.ProcessGrid((SIZE, 1), WORLD))
+    x = psr.DistributedArray.from_function(desc, lambda i, j: i + 1.0 * j)
+    for axis in (2, -3, (0, 0), "rows", 0.5):
+        with pytest.raises((psr.ArrayError, psr.CollectiveError), match="axis ="):
+            x.sum(axis if RANK == 0 else 0)  # type: ignore[arg-type]
+    if SIZE > 1:
+        with pytest.raises(psr.CollectiveError, match=r"max|min"):
+            (x.max if RANK else x.min)()
+    assert x.sum() == 63 * 4 + 63 * 3
+
+
+if __name__ == "__main__":
+    rng = random.Random(int(sys.argv[1]))
+    for _ in range(int(sys.argv[2])):
+        random_case(rng)
+    elementwise(rng)
+    refused()
+    if RANK == 0:
+        print("OK", flush=True)
