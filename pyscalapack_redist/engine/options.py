@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypedDict, TypeVar
@@ -109,12 +110,11 @@ class Options(NamedTuple):
     error: BaseException | None = None
 
     def on_all_ranks(self) -> tuple[Any, ...]:
-        """What must be equal on all ranks, with numbers for layouts."""
+        """What must be equal on all ranks, with numbers for layouts: all but OF_RANK."""
         via = self.via
-        if via is not None and not isinstance(via, str):
-            via = tuple([stop.layout_digest for stop in via])
-        of_messages = self.schedule, self.exchange, self.buffers, via
-        return self.op, self.part, self.fill, *of_messages, self.memory_limit, self.agree, self.overwrite
+        if via is None or isinstance(via, str):
+            return _alike(self)
+        return _alike(self._replace(via=tuple([stop.layout_digest for stop in via])))
 
     def digest(self) -> int:
         """A number equal on all ranks for equal options."""
@@ -129,6 +129,10 @@ class Options(NamedTuple):
 
 
 USUAL = Options()
+OF_RANK = ("dtype", "comm", "error")  # may differ from rank to rank
+_alike: Callable[[Options], tuple[Any, ...]] = operator.attrgetter(
+    *[name for name in Options._fields if name not in OF_RANK]
+)
 
 
 def taking_options(function: F) -> F:

@@ -108,14 +108,20 @@ class ConsumedArray:
         if not self._nbytes:
             return
         if reason := self._reason(panel.dimension):
-            if self._nbytes >= LARGE:
-                log(LOGGER, logging.WARNING, "overwrite=True: this rank's array keeps its memory, since %s", reason)
-            self._nbytes = 0
+            self._keep(reason)
             return
         axis, p = self._axes[panel.dimension]
         stride, start = self._strides[panel.dimension], axis.local_start(p)
         first, last = panel.bounds(axis, p)
-        give_back(self._begin + (first - start) * stride, (last - first) * stride)
+        nbytes = (last - first) * stride
+        if not give_back(self._begin + (first - start) * stride, nbytes) and nbytes >= LARGE:
+            self._keep("the system takes no pages back")
+
+    def _keep(self, reason: str) -> None:
+        """Give nothing back from now on, and say why if it matters."""
+        if self._nbytes >= LARGE:
+            log(LOGGER, logging.WARNING, "overwrite=True: this rank's array keeps its memory, since %s", reason)
+        self._nbytes = 0
 
 
 def _owner(array: Any) -> str:

@@ -26,6 +26,7 @@ import pytest
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.links import Links
+from pyscalapack_redist.engine import options
 from pyscalapack_redist.engine.operation import MatrixPart
 from pyscalapack_redist.engine.redistribution import Leg
 from pyscalapack_redist.engine.transfer import Transfer
@@ -290,3 +291,12 @@ def test_work_before_a_vote_is_caught_by_the_guard_alone() -> None:
     found = [catch for path in paths for catch in catches(path)]
     assert {name for name, catch in found if catches_all(catch)} == set(CATCH_ALL)
     assert {name for name, catch in found if keeps(catch)} == set(KEEPS)
+
+
+def test_keywords_of_plans_are_documented() -> None:
+    of_redistribute = inspect.getdoc(psr.redistribute) or ""
+    of_plan = inspect.getdoc(psr.plan) or ""
+    for name in options.DEFAULTS:
+        assert re.search(rf"^{name} : .*default", of_redistribute, re.MULTILINE), name
+        assert re.search(rf"\b{name}\b", of_plan), name
+    assert {*options.Options._fields} - {*options.OF_RANK} == {*options.DEFAULTS, "part"} - {"dtype", "comm", "uplo", "diag"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -18,7 +19,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine import room
+from pyscalapack_redist.engine import overwriting, room
 from pyscalapack_redist.engine.panels import PANELS
 
 WORLD = MPI.COMM_WORLD
@@ -151,6 +152,30 @@ def errors_leave_it_whole() -> None:
     assert as_expected(psr.redistribute(x, B))
 
 
+def kept() -> None:
+    """Memory that cannot be given back is kept, and the log says why; the result is right."""
+    n = 1024
+    desc, target = psr.Descriptor((n, n), None, ROWS), psr.Descriptor((n, n), 64, COLUMNS)
+    wanted = np.asarray(psr.DistributedArray.from_function(target, value).local)
+    whole = psr.DistributedArray.from_function(desc, value).local
+    padded = np.zeros((whole.shape[0] + 1, n), order="F")
+    padded[:-1] = whole
+    memory = bytearray(whole.tobytes(order="F"))
+    foreign = np.frombuffer(memory, whole.dtype).reshape(whole.shape, order="F")
+    cases: list[tuple[Any, Any, str]] = [
+        (padded[:-1], contextlib.nullcontext(), "not next to one another"),
+        (foreign, contextlib.nullcontext(), "belongs to memoryview"),
+        (whole.copy(order="F"), mock.patch.object(overwriting, "give_back", return_value=0), "takes no pages back"),
+    ]
+    plan = psr.redistribute(desc, target, overwrite=True)
+    for local, patch, reason in cases:
+        before = local.copy()
+        with mock.patch.object(overwriting, "log") as log, patch:
+            assert np.array_equal(plan(local), wanted)
+        assert np.array_equal(local, before)
+        assert [reason in str(call) for call in log.call_args_list] == [True], (reason, log.call_args_list)
+
+
 # -- memory
 
 
@@ -262,6 +287,7 @@ if __name__ == "__main__":
     ranks_with_other_orders()
     consumed()
     errors_leave_it_whole()
+    kept()
     if not os.environ.get("PYSCALAPACK_REDIST_NODES"):
         not_enough()
     if STATM.exists() and int(sys.argv[3]):  # MiB of a rank

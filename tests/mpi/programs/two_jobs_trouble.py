@@ -38,7 +38,8 @@ def main() -> None:
     if what == "joining":
         connection._Side._in_mpi = die  # type: ignore[assignment]
     if what == "foreign":
-        connection._about = lambda: {"mpi": "Another MPI 1.0", "job": "other", "server": True}
+        assert callable(connection._facts_of_mpi)
+        connection._facts_of_mpi = lambda: {"mpi": "Another MPI 1.0", "job": "other", "server": True}
     if what in ("wrong", "pickle", "silent"):
         be_a_stranger(what, f"{path}.unpickled")
     try:
