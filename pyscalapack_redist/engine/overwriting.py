@@ -114,7 +114,7 @@ class ConsumedArray:
         stride, start = self._strides[panel.dimension], axis.local_start(p)
         first, last = panel.bounds(axis, p)
         nbytes = (last - first) * stride
-        if not give_back(self._begin + (first - start) * stride, nbytes) and nbytes >= LARGE:
+        if not give_back(self._begin + (first - start) * stride, nbytes) and nbytes >= LARGE // PANELS:
             self._keep("the system takes no pages back")
 
     def _keep(self, reason: str) -> None:
