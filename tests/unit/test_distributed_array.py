@@ -95,7 +95,8 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
             for name, call in (
             ("numpy.asarray", lambda: np.asarray(of())), ("numpy.array_equal", lambda: np.array_equal(of(), of())),
             ("numpy.stack", lambda: np.stack([of(), of()])), ("==", lambda: of() == of()), ("==", lambda: 3 in (of(),)),
-            ("==", lambda: of() != np.eye(3)), ("numpy.equal", lambda: np.eye(3) == of()), ("numpy.exp", lambda: np.exp(of(), where=1)),
+            ("==", lambda: of() != np.eye(3)), ("numpy.equal", lambda: np.eye(3) == of()),
+            ("numpy.exp", lambda: np.exp(of(), where=1)),
             ("numpy.linalg.solve", lambda: np.linalg.solve(of(), of())), ("numpy.add", lambda: np.add.reduce(of())),
             ("numpy.multiply with a ndarray", lambda: np.ones(3) * of()), ("numpy.power", lambda: np.power(of(), [2])),
             ("numpy.divmod", lambda: np.divmod(of(), 2)), ("numpy.subtract", lambda: of() - DESC.zeros()),

@@ -86,7 +86,7 @@ def elementwise(rng: random.Random) -> None:
         lambda a, b: np.abs(a),
         lambda a, b: abs(a) + b**2,
         lambda a, b: 2**b,
-        lambda a, b: np.sqrt(b) * np.exp(-a),
+        lambda a, b: np.sqrt(b) * np.cos(-a),
         lambda a, b: np.maximum(a, b),
         lambda a, b: a > b,
         lambda a, b: np.logical_and(a <= 0, b >= 3.0),
