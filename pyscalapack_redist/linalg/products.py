@@ -18,7 +18,7 @@ from .matrix_parts import local_elements, panels
 from .multiplication import multiply
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .singular_values import singular_values
-from .working_layouts import routine, shaped_like, spread
+from .working_layouts import in_order, routine, shaped_like, spread
 
 PRODUCT = 8.0  # as in `systems`
 SYMMETRIES = "symmetric", "hermitian"
@@ -47,8 +47,8 @@ def matmul(
         Matrices in any layouts; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
     check, layout, like
         As for all routines of `linalg`; `layout` is of the product, where it is computed. With infs or NaNs nothing is
-        checked. By default the result is on the grid and in the row blocks of `a` and the column blocks of `b`; a vector in
-        the layout of `b`.
+        checked. By default the result is on the grid and in the row blocks of `a` and the column blocks of `b`, its dimensions
+        over those of the grid in order, also where `a` is a transposed view; a vector in the layout of `b`.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
@@ -57,7 +57,7 @@ def matmul(
         m = a.shape[0]
         if b.ndim == 1:
             return (m, 1), shaped_like(b.desc, (m,))
-        n, desc = b.shape[1], shaped_like(a.desc, a.shape)
+        n, desc = b.shape[1], in_order(a.desc, a.shape)
         blocks = desc.block[0], spread(b.desc.block[1], n, desc.distributions[1].processes)
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 

@@ -19,7 +19,7 @@ from ..comm.group import Group
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError, callers_level, shown
-from ..layout.axis import whole_number
+from ..layout.axis import Blocks, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid, checked_communicator
@@ -274,18 +274,26 @@ def check_counts(desc: Descriptor) -> None:
 
 
 def shaped_like(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
+    """The layout itself if it is that of a whole array of this shape; else as `in_order`."""
+    return desc if desc.parent is None and desc.shape == shape else in_order(desc, shape)
+
+
+def in_order(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
     """A whole array of this shape in the blocks, on the grid and from the source of a layout.
 
-    Along a dimension of another size blocks are those of `spread`.
+    Where that is of a transposed view, the dimensions are over those of the grid in order, as ScaLAPACK has them. Along a
+    dimension of another size, or over other processes, blocks are those of `spread`.
     """
-    if desc.parent is None and desc.shape == shape:
-        return desc
     whole = desc.parent or desc
+    step = -1 if whole.axes == (1, 0) else 1
+    axes, sources = whole.axes[::step], whole.source[::step]
+    processes = [1 if axis is None else desc.grid.shape[axis] for axis in axes]
     blocks = [
-        size if n == axis.n else spread(size, n, axis.processes)
-        for size, n, axis in zip(desc.block, shape, whole.distributions, strict=True)
+        size if (n, along) == (axis.n, axis.processes) else spread(size, n, along)
+        for size, n, along, axis in zip(whole.block, shape, processes, whole.distributions, strict=True)
     ]
-    return Descriptor(shape, blocks, desc.grid, source=desc.source, axes=desc.axes)
+    sources = tuple(0 if isinstance(size, Blocks) else source for source, size in zip(sources, blocks, strict=True))
+    return Descriptor(shape, blocks, desc.grid, source=sources, axes=axes)
 
 
 def spread(block: object, n: int, processes: int) -> int | None:
