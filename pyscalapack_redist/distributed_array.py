@@ -10,7 +10,7 @@ import importlib
 import math
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
 
@@ -47,9 +47,11 @@ class DistributedArray(Distributed):
     """A matrix that knows its layout: a descriptor and this rank's local array, and nothing else. Not collective.
 
     Every function that takes a descriptor and a local array takes it in place of both, and a plan takes and gives it.
-    The operators + - * / combine the local arrays of two arrays of one layout, or of an array and a number, element by
-    element; the result has a new local array. They are not collective: each rank computes its own part. `a @ b` is
-    `linalg.matmul(a, b)`, which is collective.
+    The operators + - * / ** < <= > >= and NumPy's functions of elements combine two arrays, or an array and a number, element
+    by element; the result has a new local array, in the layout of the first array. They are not collective where the layouts
+    are equal: each rank computes its own elements. Where they differ, an operator redistributes the right array to the layout
+    of the left one, which moves data and is collective over the communicator of the right one; a function does not, and all
+    ranks raise an error. `a @ b` is `linalg.matmul(a, b)`, which is collective.
 
     Parameters
     ----------
@@ -67,6 +69,22 @@ class DistributedArray(Distributed):
 
     def __init__(self, desc: Layout, local: Any) -> None:
         super().__init__(desc, local)
+
+    def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
+        if operator == "," or not isinstance(other, DistributedArray):
+            return super()._brought(other, layout, operator)
+        return other.redistribute(layout)  # type: ignore[arg-type]
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, operands: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
+        """Functions of NumPy that are methods here, and `numpy.linalg.norm`, collective as these; others raise a TypeError."""
+        is_own = bool(operands) and operands[0] is self
+        if is_own and function is np.linalg.norm:
+            return importlib.import_module(f"{__package__}.linalg").norm(*operands, **options)
+        if is_own and function in REDUCTIONS and set(options) <= {"axis", "dtype", "offset"}:
+            return getattr(self, REDUCTIONS[function])(*operands[1:], **options)
+        return super().__array_function__(function, types, operands, options)
 
     def __matmul__(self, other: DistributedArray) -> DistributedArray:
         return _matmul(self, other)
@@ -265,6 +283,10 @@ def _matmul(a: object, b: object) -> DistributedArray:
     return product
 
 
+# Functions of NumPy, and the methods that they are
+REDUCTIONS: dict[Callable[..., Any], str] = {
+    getattr(np, name): name for name in ("sum", "mean", "min", "max", "any", "all", "argmin", "argmax", "trace")
+}
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
 D = TypeVar("D", bound=Distributed)
 

@@ -25,6 +25,7 @@ from .dimensions import (
     Distribution,
     Ownership,
     Places,
+    as_whole,
     check_one_size,
     distributions_of,
     local_part,
@@ -396,6 +397,12 @@ class Descriptor(Ownership):
         view._parent, view._distributions, view._shape = self._parent or self, parts, tuple([axis.n for axis in parts])
         return view
 
+    def _as_whole(self) -> Descriptor:
+        """The layout of a sub-array as an array of its own, with the same elements on the same processes; else this layout."""
+        if self._parent is None:
+            return self
+        return Descriptor._of([*map(as_whole, self._distributions)], self._axes, self._grid)
+
     @functools.cached_property
     def T(self) -> Descriptor:  # noqa: N802 - as NumPy's
         """The layout of the transpose on the same processes: its local arrays are `a.T`."""
@@ -496,9 +503,11 @@ class Descriptor(Ownership):
             does not fit ScaLAPACK's 32-bit integers.
         """
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
+            remedy = ", without replicas; redistribute to such a layout" if self.copies > 1 else ""
+            if self._axes == (1, 0):
+                remedy = ", and this is of a transposed view: a.redistribute(block=64) has the elements in such a layout"
             raise DescriptorError(
-                f"{self!r} has no ScaLAPACK descriptor: it needs two dimensions over a two-dimensional grid, in order"
-                + (", without replicas; redistribute to such a layout" if self.copies > 1 else "")
+                f"{self!r} has no ScaLAPACK descriptor: it needs two dimensions over a two-dimensional grid, in order{remedy}"
             )
         check_one_size(self._whole)
         shape = (self._parent or self).shape

@@ -176,6 +176,17 @@ def _part(k: int, axis: Distribution, part: object) -> Distribution:
     return replace(axis, n=max(0, high - low), offset=axis.offset + low)
 
 
+def as_whole(axis: Distribution) -> Distribution:
+    """The distribution of a part of a dimension as that of a whole one: the same elements on the same processes."""
+    if isinstance(axis, Irregular):
+        return Irregular(axis.n, axis.block, axis.processes)
+    blocks, skipped = divmod(axis.offset, axis.block)
+    if skipped + axis.n <= axis.block or not skipped or axis.processes == 1:
+        return BlockCyclic(axis.n, axis.block, axis.processes, (axis.source + blocks) % axis.processes)
+    edges = axis.block_edges()
+    return Irregular(axis.n, Blocks(np.diff(edges), axis.owner(edges[:-1])), axis.processes)
+
+
 def check_one_size(distributions: Sequence[Distribution]) -> None:
     """Raise a DescriptorError for irregular blocks, which a ScaLAPACK descriptor cannot express."""
     for k, axis in enumerate(distributions):

@@ -19,6 +19,7 @@ from ..errors import ArrayError, DescriptorError, shown
 from ..tracebacks import brief_methods
 from .arrays import host_array
 from .descriptor import Descriptor, fit_local_array
+from .dimensions import local_part
 from .dtypes import is_complex
 from .tiles import LAYOUTS, Layout
 
@@ -37,7 +38,7 @@ OPERATORS = {
 class Distributed:
     """This rank's part of a distributed array: its layout and its local array. Not collective.
 
-    The operators + - * / combine the local arrays of two arrays of one layout, or of an array and a number.
+    The operators combine this rank's elements of two arrays of one layout, or of an array and a number.
 
     Parameters
     ----------
@@ -112,11 +113,23 @@ class Distributed:
 
     @property
     def local(self) -> Any:
-        """This rank's local array, not a copy; outside the grid one without elements, or None; of tiles a list of arrays.
+        """This rank's local array, not a copy. Of a part, as `a[5:7, 3:9]`, it is that of the whole array: take `own` there.
 
-        Of an array that a call with overwrite=True has consumed it is an array of length 0.
+        Outside the grid it is an array without elements, or None; of tiles a list of arrays; of an array that a call with
+        overwrite=True has consumed an array of length 0.
         """
         return self._local
+
+    @property
+    def own(self) -> Any:
+        """This rank's elements, a view of `local`: of a part, as `a[5:7, 3:9]`, those of the part alone. Not collective.
+
+        What is written into it is written into the array. For a whole array it is `local` itself.
+        """
+        desc, local = self._desc, self._local
+        if desc.parent is None or desc.coords is None or local is None:
+            return local
+        return local[local_part(desc.distributions, desc.coords)]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -137,7 +150,9 @@ class Distributed:
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's
         """The transpose: `desc.T` and a view, `local.T`. Nothing moves."""
-        return self._with(operator.attrgetter("T"), self._desc.T)
+        view = type(self)(self._desc.T, _on_tiles(operator.attrgetter("T"), self._local))
+        view._dtype = self._dtype
+        return view
 
     @property
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
@@ -161,18 +176,18 @@ class Distributed:
             raise DescriptorError(f"{self._desc!r} has no sub-arrays: redistribute the array to a Descriptor first")
         return type(self)(self._desc[key], self._local)
 
-    def _with(self, function: Callable[..., Any], desc: Layout | None = None, *operands: Any) -> Self:
-        """An array of this layout, or of `desc`, with the values of a function of the local arrays, tile by tile."""
-        result = type(self)(self._desc if desc is None else desc, _on_tiles(function, self._local, *operands))
+    def _with(self, function: Callable[..., Any]) -> Self:
+        """A new array with the values of a function of this rank's elements, tile by tile; of a part, an array of its own."""
+        result = type(self)(_whole_layout(self._desc), _on_tiles(function, self.own))
         result._dtype = self._dtype
         return result
 
     def copy(self) -> Self:
-        """A copy with a new local array; for a slice, the whole array's. Not collective."""
+        """A copy with a new local array; of a part, as `a[5:7, 3:9]`, one of that part alone. Not collective."""
         return self._with(operator.methodcaller("copy", order="K"))
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """A copy with another dtype, as by `numpy.ndarray.astype`; for a slice, of the whole array. Not collective."""
+        """A copy with another dtype, as by `numpy.ndarray.astype`; of a part, one of that part alone. Not collective."""
         converted = self._with(operator.methodcaller("astype", dtype))
         converted._dtype = np.dtype(dtype)
         return converted
@@ -229,20 +244,31 @@ class Distributed:
         return self._compute(np.greater_equal, ">=", self, other)
 
     def _compute(self, function: np.ufunc, operator: str, *operands: Any) -> Self:
-        """Combine local arrays of arrays of one layout, and numbers; for slices, of the whole arrays."""
+        """Combine this rank's elements of arrays of one shape, and numbers; the result is in the layout of the first array."""
         if not all(isinstance(operand, Distributed | Number | np.generic) for operand in operands):
             return NotImplemented  # type: ignore[no-any-return]
         first, *others = [operand for operand in operands if isinstance(operand, Distributed)]
+        layout = _whole_layout(first.desc)
         for other in others:
             if first.shape != other.shape:
                 raise ArrayError(f"the shapes {first.shape} and {other.shape} differ: they must be equal")
-            if first.desc != other.desc:
-                raise ArrayError(
-                    f"the arrays are in different layouts, {first.desc!r} and {other.desc!r}: bring both into one, as by "
-                    f"a {operator} b.redistribute(a)"
-                )
-        values = [operand.local if isinstance(operand, Distributed) else operand for operand in operands]
-        return type(self)(self._desc, _on_tiles(function, *values))
+            if _whole_layout(other.desc) != layout:
+                brought = first._brought(other, layout, operator)
+                operands = tuple([brought if operand is other else operand for operand in operands])
+        values = [operand.own if isinstance(operand, Distributed) else operand for operand in operands]
+        result = type(self)(layout, _on_tiles(function, *values))
+        dtypes = [operand.dtype for operand in operands if isinstance(operand, Distributed)]
+        if result.dtype is None and None not in dtypes:  # of a rank without a tile
+            empty = [np.empty(0, each.dtype) if isinstance(each, Distributed) else each for each in operands]
+            result._dtype = function(*empty).dtype
+        return result
+
+    def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
+        """The second array of an operation in the layout of this one. An error here, where nothing moves."""
+        raise ArrayError(
+            f"the arrays are in different layouts, {self._desc!r} and {other.desc!r}: bring both into one, as by "
+            f"a {operator} b.redistribute(a)"
+        )
 
     def _refuse(self, operation: str) -> NoReturn:
         """Raise a TypeError that names the remedies."""
@@ -271,7 +297,7 @@ class Distributed:
             self._refuse(f"numpy.{function.__name__} with a {type(strange).__name__}")
         return combined
 
-    def __array_function__(self, function: Callable[..., Any], *_: object) -> Any:
+    def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
         if function in (np.shape, np.ndim):
             return getattr(self, function.__name__)
         return self._refuse(f"{function.__module__}.{function.__name__}")
@@ -292,6 +318,11 @@ class Distributed:
 def descriptor_of(layout: object) -> Any:
     """The layout of a distributed array; other objects unchanged."""
     return layout.desc if isinstance(layout, Distributed) else layout
+
+
+def _whole_layout(layout: Any) -> Any:
+    """The layout of a part as one of an array of its own; others unchanged."""
+    return layout._as_whole() if isinstance(layout, Descriptor) else layout
 
 
 def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:

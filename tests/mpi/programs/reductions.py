@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 import sys
 from typing import Any
@@ -17,16 +18,31 @@ RANK, SIZE = WORLD.rank, WORLD.size
 DTYPES: list[Any] = [np.float64, np.float32, np.complex128, np.int8, np.uint16, np.bool_]
 
 
-def drawn(rng: random.Random) -> tuple[psr.DistributedArray, Any]:
-    """An array, perhaps a part of one, of tiles or with replicas, and the same on one rank."""
-    ndim = rng.choice([1, 2, 2, 2, 3])
-    shape = tuple(rng.randint(0 if rng.random() < 0.1 else 1, 14) for _ in range(ndim))
+def drawn(rng: random.Random, shape: tuple[int, ...] | None = None) -> tuple[psr.DistributedArray, Any]:
+    """An array, perhaps a part of one, of tiles, transposed or with replicas, and the same on one rank."""
+    if shape is None:
+        ndim = rng.choice([1, 2, 2, 2, 3])
+        shape = tuple(rng.randint(0 if rng.random() < 0.1 else 1, 14) for _ in range(ndim))
+    if rng.random() < 0.3:  # a part of a larger one, or its transpose
+        turned = rng.random() < 0.4
+        margins = [(rng.randint(0, 3), rng.randint(0, 3)) for _ in shape]
+        key = tuple(slice(low, low + n) for n, (low, _) in zip(shape, margins, strict=True))
+        size = tuple(low + n + high for n, (low, high) in zip(shape, margins, strict=True))
+        array, whole = whole_array(rng, size[::-1] if turned else size, has_tiles=False)
+        array, whole = (array.T, whole.T) if turned else (array, whole)
+        return array[key], whole[key]
+    return whole_array(rng, shape)
+
+
+def whole_array(rng: random.Random, shape: tuple[int, ...], has_tiles: bool = True) -> tuple[psr.DistributedArray, Any]:
+    """An array of this shape, perhaps of tiles or with replicas, and the same on one rank."""
+    ndim = len(shape)
     dtype, kind = rng.choice(DTYPES), rng.random()
     whole = np.random.default_rng(rng.randrange(2**30)).integers(-9, 9, shape).astype(dtype)
     if dtype in (np.float64, np.float32) and rng.random() < 0.2 and whole.size:
         whole.flat[rng.randrange(whole.size)] = np.nan
     desc: Any
-    if kind < 0.2 and ndim == 2:
+    if kind < 0.2 and ndim == 2 and has_tiles:
         edges = [sorted({0, n, *(rng.randint(0, n) for _ in range(3))}) for n in shape]
         owners = np.array([[rng.randrange(SIZE) for _ in edges[1][1:]] for _ in edges[0][1:]], dtype=int)
         owners = owners.reshape(max(0, len(edges[0]) - 1), max(0, len(edges[1]) - 1))
@@ -43,15 +59,16 @@ def drawn(rng: random.Random) -> tuple[psr.DistributedArray, Any]:
         array = psr.redistribute(psr.distribute(whole if RANK == 0 else None, slabs), desc)
         return array, whole
     array = psr.distribute(whole if RANK == 0 else None, desc)
-    if rng.random() < 0.3 and desc.copies == 1 and all(shape):
-        part = tuple(slice(rng.randint(0, n - 1), n) for n in shape)
-        return array[part], whole[part]
+    if rng.random() < 0.3:  # in C order
+        array = psr.DistributedArray(desc, np.array(array.local, order="C"))
     return array, whole
 
 
-def same(ours: Any, theirs: Any, what: str) -> None:
+def same(ours: Any, theirs: Any, what: str, has_dtype: bool = True) -> None:
     assert np.shape(ours) == np.shape(theirs), what
-    assert np.asarray(ours).dtype == np.asarray(theirs).dtype, (what, np.asarray(ours).dtype, np.asarray(theirs).dtype)
+    if has_dtype:
+        dtypes = np.asarray(ours).dtype, np.asarray(theirs).dtype
+        assert dtypes[0] == dtypes[1], (what, dtypes)
     assert np.allclose(ours, theirs, rtol=1e-5, atol=1e-6, equal_nan=True), (what, ours, theirs)
 
 
@@ -69,12 +86,47 @@ def random_case(rng: random.Random) -> None:
             continue
         if name == "mean" and count == 0:
             continue
-        same(getattr(array, name)(axis), getattr(np, name)(whole, axis=axis), what)
+        expected = getattr(np, name)(whole, axis=axis)
+        same(getattr(array, name)(axis), expected, what)
+        same(getattr(np, name)(array, axis=axis), expected, f"numpy.{what}")
     if whole.size and whole.dtype.kind != "c":
         assert array.argmin() == int(np.argmin(whole)), (array, whole)
         assert array.argmax() == int(np.argmax(whole)), (array, whole)
     if whole.ndim == 2:
         same(array.trace(1), np.trace(whole, 1), f"trace of {array!r}")
+        same(np.trace(array, offset=-1), np.trace(whole, -1), f"numpy.trace of {array!r}")
+        if whole.dtype.char in "fdD":
+            assert np.allclose(np.linalg.norm(array), np.linalg.norm(whole), equal_nan=True)
+
+
+def operators(rng: random.Random) -> None:
+    """Operators redistribute the right array, perhaps; a part has elements of its own, and what is made of it is alone."""
+    array, whole = drawn(rng)
+    other, other_whole = drawn(rng, whole.shape)
+    what = f"of {array!r} and {other!r}"
+    calls: list[Any] = [operator.add, operator.mul, operator.lt, operator.ge, lambda a, b: a.astype("c16") / (b + 40)]
+    if {whole.dtype, other_whole.dtype} != {np.dtype(np.bool_)}:
+        calls.append(operator.sub)
+    with np.errstate(all="ignore"):
+        call = rng.choice(calls)
+        result, expected = call(array, other), call(whole, other_whole)
+    same(result.gather(None), expected, what)
+    assert result.shape == array.shape
+    if isinstance(array.desc, psr.Tiles):
+        assert result.desc == array.desc
+        return
+    assert result.desc.parent is None
+    assert result.desc == array.copy().desc == np.abs(array).desc
+    if array.desc.parent is None:
+        assert result.desc == array.desc
+    own = whole[np.ix_(*(array.desc.global_indices(k) for k in range(array.ndim)))]
+    if array.desc.coords is not None:
+        same(array.own, own, what)
+        same(array.copy().local, own, what)
+        assert array.own.size == 0 or np.shares_memory(array.own, array.local)
+        assert not np.shares_memory(array.copy().local, array.local)
+    same(abs(array).gather(None), abs(whole), what)
+    same(array.astype("f8" if whole.dtype.kind != "c" else "c16").gather(None), whole, what, has_dtype=False)
 
 
 def elementwise(rng: random.Random) -> None:
@@ -101,6 +153,12 @@ def elementwise(rng: random.Random) -> None:
     for wrong in (lambda: np.divmod(x, y), lambda: np.add.reduce(x), lambda: np.add(x, y, out=x), lambda: np.sort(x)):
         with pytest.raises(TypeError, match=r"\.local"):
             wrong()
+    gram = x.T @ x
+    assert gram.desc.axes == (0, 1)
+    assert np.allclose(
+        (gram + gram.T - 2 * psr.DistributedArray.from_function(gram.desc, np.multiply)).gather(None),
+        2 * (wholes[0].T @ wholes[0] - np.outer(range(7), range(7))),
+    )
     with pytest.raises(psr.ArrayError, match="different layouts"):
         np.maximum(x, y.redistribute(block=1))
 
@@ -122,6 +180,7 @@ if __name__ == "__main__":
     rng = random.Random(int(sys.argv[1]))
     for _ in range(int(sys.argv[2])):
         random_case(rng)
+        operators(rng)
     elementwise(rng)
     refused()
     if RANK == 0:

@@ -63,7 +63,7 @@ def arguments() -> None:
         ("b must have 10 rows, as a has columns", ArrayError, lambda: linalg.matmul(A, wide)),
         ("b is a ndarray: it must be a DistributedArray", ArrayError, lambda: A @ MATRIX),
         ("a is a ndarray: it must be a DistributedArray", ArrayError, lambda: MATRIX @ A),
-        ("a + b.redistribute(a)", ArrayError, lambda: A + put(MATRIX, slabs((N, N)))),
+        ("b.redistribute(a)", ArrayError, lambda: np.maximum(A, put(MATRIX, slabs((N, N))))),
         ("a has dtype float64 and b has float32", ArrayError, solve(A, single)),
         ("a has dtype int32, which ScaLAPACK does not have", ArrayError, lambda: linalg.inv(whole)),
         ("a has shape (2, 2, 2): it must have 2 dimensions", ArrayError, lambda: linalg.det(cube)),
