@@ -30,6 +30,7 @@ from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
+from .indexing import assign, is_of_view, picked
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
@@ -74,6 +75,40 @@ class DistributedArray(Distributed):
         if operator == "," or not isinstance(other, DistributedArray):
             return super()._brought(other, layout, operator)
         return other.redistribute(layout)  # type: ignore[arg-type]
+
+    def __getitem__(self, key: object) -> Any:
+        """A part, a view, as `a[i0:i1, j0:j1]`, not collective; an element, row, column or every so many, collective.
+
+        `a[i0:i1, j0:j1]` is `desc[i0:i1, j0:j1]` with the same local array; nothing moves. `a[i, j]` is the element, on all
+        ranks: a vote and a message for each, so it is slow. `a[i]`, `a[:, j]` and `a[::2]` are new arrays, in balanced blocks
+        on the array's grid; of fewer dimensions, along the longest of them. They are collective over its communicator.
+
+        Raises
+        ------
+        ArrayError
+            A part of the index is neither an integer nor a slice, or is outside the array; on this rank.
+        DescriptorError
+            The array is of tiles, and a view of it was asked for.
+        CollectiveError
+            The index is wrong on another rank, or ranks have different ones.
+        """
+        return super().__getitem__(key) if is_of_view(key) else picked(self, key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Write elements: `a[i0:i1, j0:j1] = value`; the index is as for reading, and the array's dtype stays.
+
+        A number, or a NumPy array, which is the same on all ranks and may broadcast, is written by each rank into its own
+        elements: that is not collective. A distributed array, of the shape of what is written, in any layout, is redistributed:
+        that is collective over the communicators of both.
+
+        Raises
+        ------
+        ArrayError
+            The index is wrong, or the value does not fit it; on this rank.
+        CollectiveError
+            That is so on another rank, or ranks have different indices.
+        """
+        assign(self, key, value)
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, operands: Sequence[Any], options: dict[str, Any]

@@ -36,7 +36,9 @@ def own_blocks(array: Distributed) -> Iterator[Block]:
     """The elements of an array, or of a part of one, of which this rank holds the first replica. Not collective."""
     desc, local = array.desc, array.local
     if not isinstance(desc, Descriptor):
-        for place, tile in zip(desc.own_places, local, strict=True):
+        for place, tile in zip(desc.own_places, desc.own_arrays(local), strict=True):
+            if tile is None:
+                continue
             yield Block(tuple(axis.global_indices(p) for axis, p in zip(desc.distributions, place, strict=False)), tile)
     elif desc.coords is not None and local is not None and not any((desc.place or ())[desc.ndim :]):
         indices = tuple(desc.global_indices(dim) for dim in range(desc.ndim))

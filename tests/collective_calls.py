@@ -104,6 +104,11 @@ def tridiagonalized(scene: Scene) -> tuple[psr.DistributedArray, Any]:
 
 TABLE: dict[str, Row] = {
     "Descriptor.from_array": Row(lambda s, nine: psr.Descriptor.from_array(nine, s.comm), lambda s: np.asarray(s.desc)),
+    "DistributedArray.__add__": Row(
+        lambda s, b: s.a + b, lambda s: s.a.redistribute(s.columns), words="Distributed.__add__()"
+    ),
+    "DistributedArray.__getitem__": Row(lambda s, _: s.a[0, 1]),
+    "DistributedArray.__setitem__": Row(lambda s, b: s.a.copy().__setitem__(..., b), lambda s: s.a.redistribute(s.columns)),
     "DistributedArray.all": Row(lambda s, _: s.a.all()),
     "DistributedArray.any": Row(lambda s, _: s.a.any()),
     "DistributedArray.argmax": Row(lambda s, _: s.a.argmax()),

@@ -164,7 +164,7 @@ class Distributed:
         transpose, dtype = self.T, self.dtype
         return transpose._with(np.conj) if dtype is not None and is_complex(dtype) else transpose
 
-    def __getitem__(self, key: object) -> Self:
+    def __getitem__(self, key: object) -> Any:
         """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.
 
         Raises

@@ -33,3 +33,15 @@ def test_random_distributed_arrays(ranks: int, cases: int, nodes: str) -> None:
 def test_reductions_and_functions_of_elements(ranks: int, cases: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
     assert run(PROGRAMS / "reductions.py", ranks, SEED + ranks, cases, timeout=250, env=env).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cases", "nodes"),
+    [
+        *((1, 60, ""), (2, 60, ""), (4, 60, "")),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 600, ""), (6, 300, ""), (4, 600, "0,1,1,2"))),
+    ],
+)
+def test_indexing(ranks: int, cases: int, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    assert run(PROGRAMS / "indexing.py", ranks, SEED + ranks, cases, timeout=250, env=env).stdout == "OK\n"

@@ -90,7 +90,7 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
         (lambda: DistributedArray(OUTSIDE, np.zeros((2, 2))), ArrayError, "but this rank is outside the grid: pass None"),
         (lambda: DistributedArray(np.zeros(2), DESC), DescriptorError, r"desc = <ndarray of shape \(2,\) and dtype fl"),
         (lambda: DistributedArray.from_function(lambda i, j: i, DESC), DescriptorError, "and f the next argument"),
-        (lambda: of()[3], DescriptorError, "dimension 0: "),
+        (lambda: of().__setitem__("3", 1), ArrayError, "dimension 0: '3' must be an integer or a slice"),
         *((call, TypeError, rf"^{name} .*float64, .*: NumPy functions work on \.local, .*\.gather\(\).*psr\.linalg")
             for name, call in (
             ("numpy.asarray", lambda: np.asarray(of())), ("numpy.array_equal", lambda: np.array_equal(of(), of())),

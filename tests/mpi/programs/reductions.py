@@ -47,6 +47,10 @@ def whole_array(rng: random.Random, shape: tuple[int, ...], has_tiles: bool = Tr
         owners = np.array([[rng.randrange(SIZE) for _ in edges[1][1:]] for _ in edges[0][1:]], dtype=int)
         owners = owners.reshape(max(0, len(edges[0]) - 1), max(0, len(edges[1]) - 1))
         desc = psr.Tiles(row_edges=edges[0], column_edges=edges[1], owners=owners, comm=WORLD)
+        if rng.random() < 0.3:  # one array for all tiles
+            sizes = [int(np.prod(each)) for each in desc.local_shapes]
+            offsets = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(int)
+            desc = psr.Tiles(edges[0], edges[1], owners, WORLD, offsets=offsets.tolist())
     elif kind < 0.4 and ndim == 2 and SIZE % 2 == 0:
         desc = psr.Descriptor(shape, 3, psr.ProcessGrid((2, SIZE // 2), WORLD), axes=(0, None))
     else:

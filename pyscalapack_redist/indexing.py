@@ -1,0 +1,264 @@
+"""Indexing of distributed arrays beyond views: elements, rows, columns and steps, and assignment.
+
+What an index chooses is in a layout of its own, with each element on the processes that have it; from there a plan brings it
+into the layout of the result, or the other way round.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .comm.group import Group, first_known
+from .comm.guard import Guard
+from .comm.vote import Statement, Vote, digest
+from .door import in_slabs, move
+from .engine.spec import communicator_of, group_of_all
+from .errors import ArrayError, shown
+from .layout.axis import Blocks
+from .layout.descriptor import Descriptor
+from .layout.distributed import Distributed
+from .layout.grid import ProcessGrid
+
+D = TypeVar("D", bound=Distributed)
+Ints = NDArray[np.int64]
+
+
+class Pick(NamedTuple):
+    """What an index chooses of a dimension: elements start, start + step, ...; or one, and the dimension goes."""
+
+    start: int
+    number: int
+    step: int
+    is_dropped: bool = False
+
+    @property
+    def indices(self) -> Ints:
+        """The elements that are chosen, in their order."""
+        return self.start + self.step * np.arange(self.number, dtype=np.int64)
+
+
+class OwnPart(NamedTuple):
+    """What an index chooses of a local array of this rank, or of one of its tiles."""
+
+    elements: NDArray[Any]
+    inside: tuple[Ints, ...]  # along each dimension: indices into `elements`
+    chosen: tuple[Ints, ...]  # and which of the elements that are chosen these are
+
+
+def is_of_view(key: object) -> bool:
+    """Whether an index consists of slices without steps, so that the result is a view."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(part is Ellipsis or (isinstance(part, slice) and _step(part) == 1) for part in parts)
+
+
+def picked(array: D, key: object) -> Any:
+    """The element that an index chooses, on all ranks, or the elements, in balanced blocks on the array's grid. Collective."""
+    with Guard() as guard:
+        group = _group_of(array)
+        picks = guard.attempt(lambda: read_index(array.shape, key))
+        if picks is not None and all(pick.is_dropped for pick in picks):
+            value = guard.attempt(lambda: _own_element(array, picks))
+            return _agree(group, guard, "an index", picks, value, first_known)
+        _agree(group, guard, "an index", picks)
+        assert picks is not None
+        in_blocks = in_slabs(array)
+        desc = _layout_of(in_blocks.desc, picks)
+        piece = guard.attempt(lambda: _own_piece(in_blocks, desc, picks))
+        chosen = type(array)._from_result(desc, piece, in_blocks.dtype)
+        return move(chosen, _balanced(in_blocks.desc, desc.shape, picks))
+
+
+def assign(array: Distributed, key: object, value: Any) -> None:
+    """Write elements: a number or NumPy array, equal on all ranks, not collective; or an array of ranks, collective."""
+    if not isinstance(value, Distributed):
+        picks = read_index(array.shape, key)
+        shape = tuple([pick.number for pick in picks if not pick.is_dropped])
+        values = np.asarray(value)
+        try:
+            values = np.broadcast_to(values, shape)
+        except ValueError:
+            raise ArrayError(
+                f"a value of shape {values.shape} cannot be assigned to {shape} elements: the shapes must be equal, or "
+                "broadcast to that"
+            ) from None
+        _write(array, picks, lambda chosen: values[np.ix_(*chosen)] if chosen else values)
+        return
+
+    def check() -> list[Pick]:
+        picks = read_index(array.shape, key)
+        shape = tuple([pick.number for pick in picks if not pick.is_dropped])
+        if value.shape != shape:
+            raise ArrayError(f"an array of shape {value.shape} cannot be assigned to {shape} elements: they must be equal")
+        if not shape:
+            raise ArrayError("an array cannot be assigned to one element: take a number")
+        if not isinstance(array.desc, Descriptor):
+            raise ArrayError(
+                f"{array.desc!r} takes numbers and NumPy arrays only: redistribute the array to a Descriptor first"
+            )
+        return picks
+
+    with Guard() as guard:
+        group = _group_of(array)
+        checked = guard.attempt(check)
+        _agree(group, guard, "an assignment", checked)
+        picks, source = checked or [], in_slabs(value)
+        if source.desc.parent is not None or _share_memory(array, source):  # elements may be written that are still read
+            source = source.copy()
+        local = move(source, _layout_of(array.desc, picks)).local
+        if local is not None and local.size:
+            _write(array, picks, lambda chosen: local)
+
+
+def read_index(shape: Sequence[int], key: object) -> list[Pick]:
+    """What an index chooses along each dimension.
+
+    Raises
+    ------
+    ArrayError
+        A part of the index is neither an integer nor a slice, or there are too many; an integer is outside the array.
+    """
+    parts = list(key) if isinstance(key, tuple) else [key]
+    gaps = [k for k, part in enumerate(parts) if part is Ellipsis]
+    if len(gaps) > 1 or len(parts) - len(gaps) > len(shape):
+        raise ArrayError(f"index {shown(key)} is for more dimensions than {len(shape)}, or has more than one ellipsis (...)")
+    at = gaps[0] if gaps else len(parts)
+    missing = [slice(None)] * (len(shape) - len(parts) + len(gaps))
+    parts = [*parts[:at], *missing, *parts[at + len(gaps) :]]
+    return [_pick(k, n, part) for k, (n, part) in enumerate(zip(shape, parts, strict=True))]
+
+
+def _pick(dim: int, n: int, part: Any) -> Pick:
+    if isinstance(part, slice):
+        try:
+            chosen = range(*part.indices(n))
+        except (TypeError, ValueError):
+            raise ArrayError(
+                f"dimension {dim}: {part!r} must have integers, or nothing, for its bounds and its step, which is not 0"
+            ) from None
+        return Pick(chosen.start if chosen else 0, len(chosen), chosen.step)
+    try:
+        if isinstance(part, bool | np.bool_):
+            raise TypeError
+        index = operator.index(part)
+    except TypeError:
+        raise ArrayError(
+            f"dimension {dim}: {shown(part)} must be an integer or a slice; elements by lists or masks are on each rank, in own"
+        ) from None
+    if not -n <= index < n:
+        raise ArrayError(f"dimension {dim}: index {index} is outside the array of {n} there: it must be {-n} to {n - 1}")
+    return Pick(index % n, 1, 1, True)
+
+
+def _step(part: slice) -> Any:
+    """The step of a slice; None for one that is no number."""
+    return 1 if part.step is None else part.step if isinstance(part.step, int | np.integer) else None
+
+
+def _group_of(array: Distributed) -> Group:
+    communicator_of(array.desc)
+    return group_of_all(array.desc)
+
+
+def _agree(
+    group: Group,
+    guard: Guard,
+    call: str,
+    picks: list[Pick] | None,
+    value: Any = None,
+    reduce: Callable[[list[Any]], Any] | None = None,
+) -> Any:
+    """All ranks choose the same; the value that `reduce` makes of theirs."""
+    error = guard.take_interrupts()
+    number = digest((call, reduce is not None, None if picks is None else [tuple(map(int, pick)) for pick in picks]))
+    vote = Vote(failed=group.failure_code(error), call=number)
+
+    def statements() -> list[Statement]:
+        return [Statement(call, number, _in_words(picks or []))]
+
+    if reduce is not None:
+        return group.agree_and_combine(vote, error, statements, value, reduce)
+    return group.agree(vote, error, statements, lambda outcome: True, guard.deliver_interrupts)
+
+
+def _in_words(picks: Sequence[Pick]) -> str:
+    parts = [str(p.start) if p.is_dropped else f"{p.start}:{p.start + p.step * p.number}:{p.step}" for p in picks]
+    return f"[{', '.join(parts)}]"
+
+
+def own_parts(array: Distributed, picks: Sequence[Pick]) -> Iterator[OwnPart]:
+    """What is chosen of this rank's elements, and of each of its tiles. Not collective."""
+    desc: Any = array.desc
+    arrays = [array.own] if isinstance(desc, Descriptor) else desc.own_arrays(array.local)
+    for place, elements in zip(desc.own_places, arrays, strict=False):
+        if elements is None:
+            continue
+        inside, chosen = [], []
+        for axis, p, pick in zip(desc.distributions, place, picks, strict=False):
+            indices = pick.indices
+            own = np.flatnonzero(axis.owner(indices) == p)
+            inside.append(axis.local_index(indices[own]) - axis.local_start(p))
+            chosen.append(own)
+        yield OwnPart(elements, tuple(inside), tuple(chosen))
+
+
+def _own_element(array: Distributed, picks: Sequence[Pick]) -> Any:
+    """The element that is chosen; None if this rank does not have it."""
+    for part in own_parts(array, picks):
+        if all(each.size for each in part.inside):
+            return part.elements[tuple([int(each[0]) for each in part.inside])]
+    return None
+
+
+def _write(array: Distributed, picks: Sequence[Pick], values: Callable[[tuple[Ints, ...]], NDArray[Any]]) -> None:
+    """Write what `values` returns for those of the chosen elements that this rank has."""
+    kept = [k for k, pick in enumerate(picks) if not pick.is_dropped]
+    for part in own_parts(array, picks):
+        if all(each.size for each in part.inside):
+            some = values(tuple([part.chosen[k] for k in kept]))
+            part.elements[np.ix_(*part.inside)] = np.asarray(some).reshape([each.size for each in part.inside])
+
+
+def _layout_of(desc: Descriptor, picks: Sequence[Pick]) -> Descriptor:
+    """The layout of what is chosen, each element on the processes that have it."""
+    kept = [k for k, pick in enumerate(picks) if not pick.is_dropped]
+    owners = [axis.owner(pick.indices) for axis, pick in zip(desc.distributions, picks, strict=True)]
+    at: list[Any] = [slice(None)] * desc.grid.ndim
+    for axis, owner, pick in zip(desc.axes, owners, picks, strict=True):
+        if axis is not None and pick.is_dropped:
+            at[axis] = int(owner[0])
+    ranks = desc.grid.ranks[tuple(at)]
+    left = [axis for axis, place in enumerate(at) if isinstance(place, slice)]
+    axes = [None if (axis := desc.axes[k]) is None else left.index(axis) for k in kept]
+    grid = ProcessGrid(ranks.shape or (1,), desc.grid.comm, ranks=np.reshape(ranks, ranks.shape or (1,)))
+    blocks = [Blocks(np.ones(len(owners[k]), np.int64), owners[k]) for k in kept]
+    return Descriptor([picks[k].number for k in kept], blocks, grid, axes=axes)
+
+
+def _own_piece(array: Distributed, desc: Descriptor, picks: Sequence[Pick]) -> NDArray[Any] | None:
+    """A copy of what is chosen of this rank's elements, if any."""
+    if desc.coords is None or array.own is None:
+        return None
+    (part,) = own_parts(array, picks)
+    return part.elements[np.ix_(*part.inside)].reshape(desc.local_shape)
+
+
+def _balanced(desc: Descriptor, shape: Sequence[int], picks: Sequence[Pick]) -> Descriptor:
+    """Balanced blocks on the array's grid, over its dimensions in order; with fewer dimensions along the longest one."""
+    if not any(pick.is_dropped for pick in picks):
+        used = iter(sorted(axis for axis in desc.axes if axis is not None))
+        axes = [None if axis is None else next(used) for axis in desc.axes]
+        return Descriptor(shape, "balanced", desc.grid, axes=axes)
+    longest = int(np.argmax(shape))
+    grid = ProcessGrid((desc.grid.size,), desc.grid.comm, ranks=desc.grid.ranks.ravel())
+    return Descriptor(shape, "balanced", grid, axes=[0 if k == longest else None for k in range(len(shape))])
+
+
+def _share_memory(first: Distributed, second: Distributed) -> bool:
+    """Whether local arrays of two arrays may have elements in common."""
+    arrays = [each.local if isinstance(each.local, list | tuple) else [each.local] for each in (first, second)]
+    return any(np.may_share_memory(a, b) for a in arrays[0] for b in arrays[1] if a is not None and b is not None)
