@@ -257,8 +257,8 @@ class Distributed:
                 operands = tuple([brought if operand is other else operand for operand in operands])
         values = [operand.own if isinstance(operand, Distributed) else operand for operand in operands]
         result = type(self)(layout, _on_tiles(function, *values))
-        dtypes = [operand.dtype for operand in operands if isinstance(operand, Distributed)]
-        if result.dtype is None and None not in dtypes:  # of a rank without a tile
+        are_known = all(operand.dtype is not None for operand in operands if isinstance(operand, Distributed))
+        if result.dtype is None and are_known:  # of a rank without a tile
             empty = [np.empty(0, each.dtype) if isinstance(each, Distributed) else each for each in operands]
             result._dtype = function(*empty).dtype
         return result

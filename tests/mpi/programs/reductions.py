@@ -114,6 +114,7 @@ def operators(rng: random.Random) -> None:
     with np.errstate(all="ignore"):
         call = rng.choice(calls)
         result, expected = call(array, other), call(whole, other_whole)
+    assert result.dtype == expected.dtype, what  # also on a rank without a tile
     same(result.gather(None), expected, what)
     assert result.shape == array.shape
     if isinstance(array.desc, psr.Tiles):
