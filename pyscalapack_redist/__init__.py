@@ -13,6 +13,7 @@ from ._lazy import lazily
 
 try:
     from .conversion import copy_to, layout_of
+    from .creation import eye, from_local, full, ones, zeros
     from .distributed_array import DistributedArray, as_distributed, distribute, redistribute
     from .door import plan
     from .engine.make import batch
@@ -83,11 +84,15 @@ __all__ = [
     "copy_to",
     "distribute",
     "dtype_of",
+    "eye",
+    "from_local",
+    "full",
     "gather",
     "intersections",
     "layout_of",
     "linalg",
     "load",
+    "ones",
     "plan",
     "redistribute",
     "relabel",
@@ -99,6 +104,7 @@ __all__ = [
     "shape_of",
     "timings",
     "trace",
+    "zeros",
 ]
 
 __getattr__ = lazily(

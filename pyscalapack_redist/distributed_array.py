@@ -20,11 +20,13 @@ from numpy.typing import DTypeLike, NDArray
 from .adapters.adapter import adapter_of
 from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
+from .comm.groups import group_of
 from .comm.guard import Guard
+from .comm.meeting import meet
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
-from .door import consuming, layouts_of, plan
+from .door import consuming, layouts_of, named_layout, plan
 from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
@@ -35,7 +37,7 @@ from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
-from .layout.grid import ProcessGrid
+from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .reductions import Axis, extremum, reduced, trace
@@ -128,14 +130,57 @@ class DistributedArray(Distributed):
         return _matmul(other, self)  # no distributed array: all ranks raise that
 
     @classmethod
-    def load(cls, desc: Descriptor, path: str | os.PathLike[str], **options: Any) -> Self:
-        """Read an array from a file. Collective over the communicator of the descriptor's grid.
+    def load(
+        cls,
+        desc: Descriptor | str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
+        *,
+        comm: MPI.Intracomm | None = None,
+        layout: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Read an array from a file. Collective over the communicator of the descriptor's grid, or over `comm`.
 
-        Parameters, errors and the formats of files are those of `load`.
+        With the path alone, and `comm`, the shape is read from the file: a .npy or HDF5 file, or a Zarr store.
+
+        Parameters
+        ----------
+        desc : Descriptor, str or path
+            Layout of the array; or the file, which has its shape.
+        path : str or path, optional
+            The file, with a layout.
+        comm : MPI.Intracomm, optional
+            Communicator of the ranks; all of them take part.
+        layout : {"rows", "columns"}, optional
+            Without a descriptor, as for `zeros`; rows by default.
+        **options
+            Those of `load`, as are the errors and the formats of files.
         """
-        from .files import load
+        from .files import load, shape_of
 
-        return cls(desc, load(desc, path, **options))
+        if not isinstance(desc, str | os.PathLike):
+            options |= {"comm": comm, "layout": layout}
+            file: Any = path  # None is refused on all ranks
+            return cls(desc, load(desc, file, **options))
+        if checked_communicator(comm) is None:
+            raise DescriptorError(
+                "comm = None: without a Descriptor the ranks that read are those of comm, as in load(path, comm)"
+            )
+        name = "rows" if layout is None else layout
+        with Guard() as guard:
+
+            def check() -> None:
+                if path is not None:
+                    raise ArrayError(f"path = {shown(path)} is given twice: as the first argument and as the second")
+                if options.get("window") is not None or options.get("out") is not None:
+                    raise ArrayError("window= and out= need a Descriptor: load(desc, path, window=...)")
+                named_layout((1,), name, comm)
+
+            guard.attempt(check)
+            meet(group_of(comm), "load", (name,), guard.take_interrupts(), guard.deliver_interrupts)  # type: ignore[arg-type]
+            shape = shape_of(desc, dataset=options.get("dataset"), comm=comm)
+            named = named_layout(shape, name, comm)
+            return cls(named, load(named, desc, **options))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the array into a file. Collective over the communicator of the array's grid.

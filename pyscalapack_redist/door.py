@@ -28,15 +28,18 @@ from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of
 from .engine.transfer import Transfer
 from .engine.use import start_use
-from .errors import ArrayError, RedistributionError, ScheduleError
+from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, shown
 from .layout.arrays import host_array
+from .layout.axis import check_dimensions
 from .layout.descriptor import Descriptor
+from .layout.dimensions import BALANCED
 from .layout.distributed import Distributed
-from .layout.grid import ProcessGrid
+from .layout.grid import ProcessGrid, checked_communicator
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .tracebacks import brief
 
 R = TypeVar("R")
+NAMED_LAYOUTS = {"rows": 0, "columns": -1}  # and the dimension that is distributed
 
 
 @brief
@@ -121,6 +124,31 @@ def slabs_of(tiles: Tiles) -> Descriptor:
     longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
     axes = [0 if k == longest else None for k in range(tiles.ndim)]
     return Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
+
+
+def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
+    """Rows or columns of an array on all ranks, in balanced blocks. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        The shape is none, there is no communicator, or the layout is another one.
+    """
+    sizes: Any = (shape,) if isinstance(shape, int | np.integer) else shape
+    if not hasattr(sizes, "__len__") or isinstance(sizes, str | os.PathLike):
+        raise DescriptorError(
+            f"shape = {shown(shape)} must be a shape with comm, or a Descriptor, or an array that has one"
+        )
+    if not isinstance(layout, str) or layout not in NAMED_LAYOUTS:
+        raise DescriptorError(
+            f"layout = {shown(layout)} must be 'rows' or 'columns'; for others give a Descriptor, which has its communicator"
+        )
+    if checked_communicator(comm) is None:
+        raise DescriptorError("comm = None: a shape needs the communicator of the ranks, and a Descriptor has it")
+    check_dimensions(sizes)
+    along = NAMED_LAYOUTS[layout] % len(sizes)
+    grid = ProcessGrid([comm.Get_size() if k == along else 1 for k in range(len(sizes))], comm)
+    return Descriptor(sizes, BALANCED, grid)
 
 
 def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:

@@ -140,6 +140,7 @@ TABLE: dict[str, Row] = {
     "copy_to": Row(lambda s, _: psr.copy_to(s.a, s.copy())),
     "distribute": Row(lambda s, _: psr.distribute(np.ones((ORDER, ORDER)), s.desc)),
     "dtype_of": Row(lambda s, _: psr.dtype_of(s.path, comm=s.comm)),
+    "from_local": Row(lambda s, _: psr.from_local(s.local, s.comm)),
     "gather": Row(lambda s, _: psr.gather(s.desc, s.local)),
     "layout_of": Row(lambda s, _: psr.layout_of((s.desc, s.local), s.comm)),
     "load": Row(lambda s, _: psr.load(s.desc, s.path)),

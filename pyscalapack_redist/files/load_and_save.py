@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._lazy import load_above
 from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
 from ..comm.guard import Guard, holding_interrupts
@@ -18,7 +19,7 @@ from ..comm.vote import Statement, Vote, digest
 from ..door import plan, slabs_of, takes_arrays
 from ..engine.local_arrays import check_dtype, make_out
 from ..engine.spec import group_of_all
-from ..errors import ArrayError, FileError, shown
+from ..errors import ArrayError, DescriptorError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor, fit_local_array
 from ..layout.distributed import Distributed
@@ -71,6 +72,20 @@ def load(
 
 @overload
 def load(
+    path: str | os.PathLike[str],
+    comm: MPI.Intracomm,
+    /,
+    *,
+    layout: str = "rows",
+    dtype: DTypeLike | None = None,
+    dataset: str | None = None,
+    through: str = "slabs",
+    progress: bool = False,
+) -> Any: ...
+
+
+@overload
+def load(
     desc: LayoutArgument,
     path: str | os.PathLike[str],
     out: NDArray[Any] | None = None,
@@ -90,10 +105,11 @@ def load(
 @brief
 @holding_interrupts
 def load(
-    desc: LayoutArgument | Distributed,
-    path: str | os.PathLike[str],
+    desc: LayoutArgument | Distributed | str | os.PathLike[str],
+    path: Any = None,
     out: NDArray[Any] | None = None,
     *,
+    layout: str | None = None,
     dtype: DTypeLike | None = None,
     order: str | None = None,
     offset: int | None = None,
@@ -106,7 +122,8 @@ def load(
 ) -> Any:
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
-    Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it.
+    Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it. `load("a.npy", comm)` reads the
+    shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`.
 
     The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .zarr (a Zarr store in a directory,
     of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz or .csv, are an error, unless
@@ -121,6 +138,8 @@ def load(
         The file, equal on all ranks; all must have access to it.
     out : ndarray, optional
         This rank's local array to read into. Required if `desc` is a sub-array; only the sub-array is written.
+    layout : {"rows", "columns"}, optional
+        Of `load(path, comm)`; "rows" by default.
     dtype : dtype, optional
         Dtype of the result; by default that of `out`, or of the file in the machine's byte order. The file's dtype must be safe
         to convert to it (`numpy.can_cast`). Required for a raw file, as its dtype, here or by `out`.
@@ -146,7 +165,7 @@ def load(
 
     Returns
     -------
-    ndarray or None
+    ndarray, DistributedArray or None
         `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
 
     Raises
@@ -159,11 +178,19 @@ def load(
     CollectiveError
         An argument is invalid on another rank, or a rank could not read.
     """
+    if isinstance(desc, str | os.PathLike):
+        if comm is not None and path is not None:
+            raise ArrayError(f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}")
+        options: dict[str, Any] = {"dtype": dtype, "order": order, "offset": offset, "dataset": dataset, "out": out}
+        options |= {"window": window, "shape": shape, "through": through, "progress": progress, "layout": layout}
+        kind = load_above("distributed_array").DistributedArray
+        return kind.load(desc, comm=path if comm is None else comm, **options)
     if isinstance(desc, Distributed):
         if out is not None:
             raise TypeError("load(array, path) reads into the array: use out= with a Descriptor only")
-        options: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
+        options = {"order": order, "offset": offset, "window": window, "shape": shape}
         options |= {"dataset": dataset, "through": through, "progress": progress}
+        options["layout"] = layout
         if isinstance(desc.desc, Tiles):
             slabs = slabs_of(desc.desc)
             local = load(slabs, path, dtype=dtype or desc.dtype, **options)
@@ -175,6 +202,8 @@ def load(
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)
 
     def check() -> tuple[str, np.dtype[Any] | None, NDArray[Any] | None]:
+        if layout is not None:
+            raise DescriptorError(f"layout = {shown(layout)} is for load(path, comm); here {desc!r} is the layout")
         name = checked_path(path, dataset)
         if offset is None:
             check_format(name, NOT_READ)

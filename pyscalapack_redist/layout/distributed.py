@@ -178,7 +178,7 @@ class Distributed:
 
     def _with(self, function: Callable[..., Any]) -> Self:
         """A new array with the values of a function of this rank's elements, tile by tile; of a part, an array of its own."""
-        result = type(self)(_whole_layout(self._desc), _on_tiles(function, self.own))
+        result = type(self)(whole_layout(self._desc), _on_tiles(function, self.own))
         result._dtype = self._dtype
         return result
 
@@ -248,11 +248,11 @@ class Distributed:
         if not all(isinstance(operand, Distributed | Number | np.generic) for operand in operands):
             return NotImplemented  # type: ignore[no-any-return]
         first, *others = [operand for operand in operands if isinstance(operand, Distributed)]
-        layout = _whole_layout(first.desc)
+        layout = whole_layout(first.desc)
         for other in others:
             if first.shape != other.shape:
                 raise ArrayError(f"the shapes {first.shape} and {other.shape} differ: they must be equal")
-            if _whole_layout(other.desc) != layout:
+            if whole_layout(other.desc) != layout:
                 brought = first._brought(other, layout, operator)
                 operands = tuple([brought if operand is other else operand for operand in operands])
         values = [operand.own if isinstance(operand, Distributed) else operand for operand in operands]
@@ -320,7 +320,7 @@ def descriptor_of(layout: object) -> Any:
     return layout.desc if isinstance(layout, Distributed) else layout
 
 
-def _whole_layout(layout: Any) -> Any:
+def whole_layout(layout: Any) -> Any:
     """The layout of a part as one of an array of its own; others unchanged."""
     return layout._as_whole() if isinstance(layout, Descriptor) else layout
 

@@ -45,3 +45,8 @@ def test_reductions_and_functions_of_elements(ranks: int, cases: int, nodes: str
 def test_indexing(ranks: int, cases: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
     assert run(PROGRAMS / "indexing.py", ranks, SEED + ranks, cases, timeout=250, env=env).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.long), 4])
+def test_arrays_of_numbers_of_rows_and_of_files(ranks: int, tmp_path: Path) -> None:
+    assert run(PROGRAMS / "creation.py", ranks, tmp_path, timeout=100).stdout == "OK\n"
