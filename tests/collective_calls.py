@@ -105,7 +105,7 @@ def tridiagonalized(scene: Scene) -> tuple[psr.DistributedArray, Any]:
 TABLE: dict[str, Row] = {
     "Descriptor.from_array": Row(lambda s, nine: psr.Descriptor.from_array(nine, s.comm), lambda s: np.asarray(s.desc)),
     "DistributedArray.__add__": Row(
-        lambda s, b: s.a + b, lambda s: s.a.redistribute(s.columns), words="Distributed.__add__()"
+        lambda s, b: s.a + b, lambda s: s.a.redistribute(block=3), words="Distributed.__add__()"
     ),
     "DistributedArray.__getitem__": Row(lambda s, _: s.a[0, 1]),
     "DistributedArray.__setitem__": Row(lambda s, b: s.a.copy().__setitem__(..., b), lambda s: s.a.redistribute(s.columns)),
@@ -168,6 +168,7 @@ TABLE: dict[str, Row] = {
     "linalg.qr": Row(lambda s, _: linalg.qr(s.a)),
     "linalg.slogdet": Row(lambda s, _: linalg.slogdet(s.a)),
     "linalg.solve": Row(lambda s, _: linalg.solve(s.a, s.a)),
+    "linalg.solve_triangular": Row(lambda s, _: linalg.solve_triangular(s.a, s.a)),
     "linalg.svd": Row(lambda s, _: linalg.svd(s.a)),
     "linalg.svdvals": Row(lambda s, _: linalg.svdvals(s.a)),
     "scalapack.pxgebrd": Row(lambda s, _: scalapack.pxgebrd(s.copy())),

@@ -25,7 +25,19 @@ from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .singular_values import SVDResult, svd, svdvals
-from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve
+from .systems import (
+    SlogdetResult,
+    cho_factor,
+    cho_solve,
+    cholesky,
+    det,
+    inv,
+    lu_factor,
+    lu_solve,
+    slogdet,
+    solve,
+    solve_triangular,
+)
 from .working_layouts import check_layout, layout_for
 
 __all__ = [
@@ -54,6 +66,7 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
 ]

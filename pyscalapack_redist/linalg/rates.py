@@ -34,7 +34,7 @@ TIMES = 2  # each is done; the least counts
 TRIAL = "a trial of linalg's routines"
 FAMILIES = {
     "lu": ("solve", "lu_factor", "lu_solve", "inv", "det", "slogdet"),
-    "cholesky": ("cholesky", "cho_factor", "cho_solve"),
+    "cholesky": ("cholesky", "cho_factor", "cho_solve", "solve_triangular"),
     "qr": ("qr", "lstsq"),
     "eigh": ("eigh", "eigvalsh"),
     "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),

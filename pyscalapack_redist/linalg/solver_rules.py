@@ -31,7 +31,8 @@ BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd", "sv
 EIGEN = ("eigh", "eigvalsh")
 CHOLESKY = ("cholesky", "cho_factor", "cho_solve")
 LU = ("solve", "lu_factor", "lu_solve")
-OF_SQUARE_MATRICES = {*EIGEN, *CHOLESKY, *LU, "inv"}
+TRIANGULAR = ("solve_triangular",)
+OF_SQUARE_MATRICES = {*EIGEN, *CHOLESKY, *LU, *TRIANGULAR, "inv"}
 ELEMENTS = 256 * 256
 
 

@@ -13,13 +13,14 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..scalapack.calls import SingularError
 from .check import Check, Claim, Sums
-from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
+from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .working_layouts import check_rows, routine, shaped_like
 
 # Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
+TRANS: dict[int | str, str] = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
 def check_square_matrix(a: DistributedArray) -> ShapeAndLayout:
@@ -392,6 +393,74 @@ def cho_solve(
         return sides
 
     return problem.to_result(problem.attempt(work, "potrs"))
+
+
+@routine
+def solve_triangular(
+    a: DistributedArray,
+    b: DistributedArray,
+    trans: int | str = 0,
+    lower: bool = False,
+    *,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
+) -> DistributedArray:
+    """Solve A X = B with a triangular matrix, as `scipy.linalg.solve_triangular`. Collective, as `solve`.
+
+    Parameters
+    ----------
+    a : DistributedArray
+        A square matrix, of which one triangle is read; not changed.
+    trans : {0, 1, 2, "N", "T", "C"}
+        Solve with A, its transpose or its conjugate transpose.
+    lower : bool
+        Whether A is the lower triangle; by default the upper one.
+    b, overwrite_b, check_finite, check, layout, like
+        As for `solve`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An element of the diagonal is zero; says which.
+    ValueError
+        `trans` is not one of these.
+    """
+    part = "L" if lower else "U"
+
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
+        if isinstance(trans, bool) or not isinstance(trans, int | np.integer | str) or trans not in TRANS:
+            raise ValueError(f"trans = {trans!r} must be 0, 1 or 2, or 'N', 'T' or 'C'")
+        return _check_system(a, b)
+
+    problem = Problem({"a": a, "b": b}, check_arguments, parts=lambda: {"a": part}, lower=bool(lower))
+    letter = TRANS[trans]
+
+    def first_zero(matrix: DistributedArray) -> int:
+        rows, columns, local = local_elements(matrix)
+        indices, down, across = diagonal_elements(rows, columns)
+        return int(indices[local[down, across] == 0].min(initial=a.shape[0]))
+
+    def work() -> DistributedArray:
+        verify = Check(problem)
+        y = verify.vectors(a.shape[0])
+        x = y.conj() if letter == "T" else y  # A^T is the conjugate of A^H
+        verify.add_operand("a", *((None, x) if letter == "N" else (x, None)))
+        verify.add_operand("b", left=y, columns=True)
+        matrix, sides = problem.move("a", read_only=True), problem.move("b")
+        zero, before = verify.run(lambda: first_zero(matrix), min)
+        if zero < a.shape[0]:
+            raise SingularError(f"the matrix is singular: element {zero + 1} (counted from 1) of its diagonal is zero")
+        problem.run(lambda: pxtrsm(matrix, sides, part, letter))
+        if verify.active:
+            product = before["a"].product
+            before["a"] = Sums(left=product.conj() if letter == "T" else product, norm=before["a"].norm)
+        require_system(verify, sides, before)
+        return sides
+
+    return problem.to_result(problem.attempt(work, "trsm"))
 
 
 @routine

@@ -128,6 +128,7 @@ def routines(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]
         "lu_solve": lambda **k: linalg.lu_solve(lu, o["b"], **k),
         "cholesky": lambda **k: linalg.cholesky(o["p"], **k),
         "cho_solve": lambda **k: linalg.cho_solve(cholesky, o["b"], **k),
+        "solve_triangular": lambda **k: linalg.solve_triangular(o["p"], o["b"], 2, **k),
         "inv": lambda **k: linalg.inv(o["a"], **k),
         "det": lambda **k: linalg.det(o["a"], **k),
         "matmul": lambda **k: linalg.matmul(o["a"], o["s"], **k),

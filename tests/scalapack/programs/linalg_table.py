@@ -161,6 +161,19 @@ def cho_solve(case: Case) -> None:
     near(matrix @ whole_of(case.call(factor, case.put(sides), work=matrix.shape, like=sides.shape)), sides)
 
 
+def solve_triangular(case: Case) -> None:
+    n, trans = case.shape[0], {"N": 0, "T": 1, "C": 2}.get(case.options.get("trans", 0), case.options.get("trans", 0))
+    keep = np.tril if case.options.get("lower") else np.triu
+    matrix, sides = keep(case.regular(n) + 3 * np.eye(n, dtype=case.dtype)), case.random(*case.shape)
+    unread = np.where(keep(np.ones((n, n))) == 0, 99, 0)
+    x = case.call(case.put((matrix + unread).astype(case.dtype)), case.put(sides), work=(n, n), like=sides.shape)
+    near((matrix, matrix.T, matrix.conj().T)[trans] @ whole_of(x), sides)
+    if n > 1:
+        matrix[n // 2, n // 2] = matrix[n - 1, n - 1] = 0
+        with pytest.raises(np.linalg.LinAlgError, match=rf"singular: element {n // 2 + 1} \(counted from 1\)"):
+            linalg.solve_triangular(case.put(matrix), case.put(sides), **case.options)
+
+
 def inv(case: Case) -> None:
     matrix = case.regular(case.shape[0])
     result = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape))
@@ -396,6 +409,7 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (lu_solve, SYSTEMS, [{"trans": 0}, {"trans": 1}, {"trans": 2}]),
     (cholesky, SQUARES, [{}, *BOTH]),
     (cho_solve, SYSTEMS, [{}, *BOTH]),
+    (solve_triangular, SYSTEMS, [{}, {"trans": 1}, {"trans": 2, "lower": True}, {"trans": "C"}, {"lower": True}]),
     (inv, SQUARES, [{}]),
     (det, SQUARES, [{}]),
     (slogdet, SQUARES, [{}]),
@@ -513,6 +527,10 @@ def overwritten() -> None:
         lambda b: linalg.solve(a, b, overwrite_b=True, layout=fits),
         lambda b: linalg.lu_solve(linalg.lu_factor(a), b, overwrite_b=True, layout=fits),
         lambda b: linalg.cho_solve(linalg.cho_factor(a), b, overwrite_b=True, layout=fits),
+        lambda b: linalg.solve_triangular(
+            linalg.cholesky(a), linalg.solve_triangular(linalg.cholesky(a), b, overwrite_b=True, layout=fits, lower=True),
+            "C", True, overwrite_b=True, layout=fits,
+        ),
     ):
         b = put(sides, fits_b)
         x = call(b)

@@ -55,6 +55,7 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
     "lu_solve": (lambda a, b, p: linalg.lu_solve(linalg.lu_factor(a, check=False), b, 2), systems, "pxgetrs", 2, "n n"),
     "cholesky": (lambda a, b, p: linalg.cholesky(p, True), systems, "pxpotrf", 0, "n n"),
     "cho_solve": (lambda a, b, p: linalg.cho_solve(linalg.cho_factor(p, check=False), b), systems, "pxpotrs", 1, "n n"),
+    "solve_triangular": (lambda a, b, p: linalg.solve_triangular(p, b, 1), systems, "pxtrsm", 1, "n n"),
     "eigh": (lambda a, b, p: linalg.eigh(a), eigenproblems, "pxsyevd", "vectors", "hermitian"),
     "eigh, values": (lambda a, b, p: linalg.eigh(a), eigenproblems, "pxsyevd", "values", "hermitian"),
     "eigh, some": (lambda a, b, p: linalg.eigh(a, subset_by_index=third(a)), tridiagonal, "pxormtr", 2, "hermitian"),

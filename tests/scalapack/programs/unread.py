@@ -173,6 +173,8 @@ def cholesky(case: Case) -> Any:
     b = case.random(N, 3)
     x = linalg.cho_solve((case.put(whole_of(factor), part[1]), lower), case.put(b))
     yield whole_of(x), np.linalg.solve(a, b)
+    x = linalg.solve_triangular(case.put(whole_of(factor), part[1]), case.put(b), lower=lower)
+    yield whole_of(x), np.linalg.solve(expected, b)
 
 
 def eigenvalues(case: Case) -> Any:
