@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, overload
 
+from .comm.free_memory import peak_memory
 from .comm.groups import group_of
 from .comm.meeting import meet
 from .comm.mpi import MPI
@@ -46,6 +47,9 @@ class Phase:
         Bytes of elements that stayed on this rank, but moved from one array to the other.
     error : str
         What was raised in it; empty where nothing was.
+    peak_bytes : int
+        Most memory that was resident on this rank from the beginning of its process to the end of the phase; 0 if the system
+        does not say. Where it grows from one phase to the next, that phase took more than any before.
     digests : tuple of int
         Of both layouts, as `layout_digest`: layouts that look alike in short may be on different ranks.
     """
@@ -58,6 +62,7 @@ class Phase:
     bytes_sent: int = 0
     bytes_copied: int = 0
     error: str = ""
+    peak_bytes: int = 0
     digests: tuple[int, ...] = field(default=(), repr=False)
 
     @property
@@ -93,6 +98,8 @@ class Phases(Sequence[Phase]):
     def max(self, comm: MPI.Intracomm) -> Phases:
         """The same phases with the seconds of the slowest rank, and the bytes of all ranks. Collective over `comm`.
 
+        Of the memory it has the most that any rank had.
+
         A rank outside a grid records no calls of ScaLAPACK there. On all ranks the result is the same.
 
         Raises
@@ -117,6 +124,7 @@ class Phases(Sequence[Phase]):
                 bytes_sent=sum(its.bytes_sent for its in some),
                 bytes_copied=sum(its.bytes_copied for its in some),
                 error=next((its.error for its in some if its.error), ""),
+                peak_bytes=max(its.peak_bytes for its in some),
             )
             for some in same
         )
@@ -129,21 +137,30 @@ class Phases(Sequence[Phase]):
                 its.layout,
                 f"{its.seconds:.6f}",
                 f"{its.bytes_moved / 1e6:,.3f}" if its.bytes_moved else "",
+                _in_megabytes(its.peak_bytes),
                 its.error,
             )
             for its in self
         ]
-        total = f"{sum(its.seconds for its in self):.6f}", f"{sum(its.bytes_moved for its in self) / 1e6:,.3f}"
-        table = [("routine", "phase", "layout", "seconds", "MB moved", ""), *rows, ("", "sum", "", *total, "")]
+        total = (
+            f"{sum(its.seconds for its in self):.6f}",
+            f"{sum(its.bytes_moved for its in self) / 1e6:,.3f}",
+            _in_megabytes(max((its.peak_bytes for its in self), default=0)),
+        )
+        table = [("routine", "phase", "layout", "seconds", "MB moved", "peak MB", ""), *rows, ("", "sum", "", *total, "")]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = (
-            "  ".join(cell.rjust(width) if k in (3, 4) else cell.ljust(width) for k, (cell, width) in enumerate(pairs))
+            "  ".join(cell.rjust(width) if k in (3, 4, 5) else cell.ljust(width) for k, (cell, width) in enumerate(pairs))
             for pairs in (list(zip(row, widths, strict=True)) for row in table)
         )
         return "\n".join(line.rstrip() for line in lines)
 
     def __repr__(self) -> str:
         return f"Phases({self._phases!r})"
+
+
+def _in_megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f}" if size else ""
 
 
 def _differ(some: Sequence[Phase]) -> bool:
@@ -248,7 +265,8 @@ class _Measured:
         words = "" if error is None else f"{type(error).__name__}: {error}"
         before, after = self._layouts
         sizes = self.bytes_sent, self.bytes_copied
-        phase = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words, digests=self._digests)
+        memory = peak_memory()
+        phase = Phase(self._name, self._routine, before, after, seconds, *sizes, words, memory, self._digests)
         for recorded in self._traces:
             if any(recorded is other for other in _thread.traces):
                 recorded._phases.append(phase)

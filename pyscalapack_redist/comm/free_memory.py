@@ -1,9 +1,10 @@
-"""The memory that this process can still take: of the machine, and of the control groups that limit it."""
+"""The memory that this process can still take, of the machine and of its control groups, and the most that it has had."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,15 @@ def free_memory() -> int:
                 room = int((group / limit).read_text()) - int((group / usage).read_text())
                 free.append(room + _number(group / "memory.stat", reclaimable))
     return max(0, min(free, default=0))
+
+
+def peak_memory() -> int:
+    """Most bytes that were resident since this process began; 0 if the system does not say. Not collective."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def room_beside(needed: int, free: Callable[[], int]) -> float:

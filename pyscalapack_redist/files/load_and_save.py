@@ -158,7 +158,7 @@ def load(
         Method: each rank reads a contiguous part of the file, which is then redistributed.
     progress : bool
         Report on the communicator's rank 0 how far the call is: by a bar, if rich is installed and standard output is a
-        terminal, else by lines of the logger "pyscalapack_redist", at level INFO.
+        terminal, else by lines of the logger "pyscalapack_redist", at level INFO, the last with the most memory of that rank.
     comm : MPI.Intracomm, optional
         Communicator that contains the grid; all of its ranks take part then. Required if `desc` is nine integers, as for
         `redistribute`, or None on some ranks.

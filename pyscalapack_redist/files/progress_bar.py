@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from .. import diagnostics
+from ..comm.free_memory import peak_memory
 from ..comm.guard import Guard
 
 LOGGER = logging.getLogger(__name__)
@@ -89,7 +90,10 @@ def _log_lines(title: str, total: int) -> Advance:
         moment = time.monotonic()
         if done >= total or moment - last >= LOG_SECONDS:
             last = moment
-            percent = 100 * done / max(1, total)
-            diagnostics.log(LOGGER, logging.INFO, "%s: %d of %d bytes (%.0f %%)", title, done, total, percent)
+            words = f"{title}: {done} of {total} bytes ({100 * done / max(1, total):.0f} %)"
+            peak = peak_memory()
+            if peak and done >= total:
+                words += f"; at most {peak} bytes of memory on this rank since it began"
+            diagnostics.log(LOGGER, logging.INFO, "%s", words)
 
     return advance

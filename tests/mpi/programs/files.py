@@ -13,6 +13,7 @@ import io
 import itertools
 import logging
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -529,7 +530,8 @@ def progress(folder: Path) -> None:
         for call in ("save", "load"):
             own = [line for line in lines if line.startswith(f"{call} {path}: ")]
             assert (len(own) > 1) == (RANK == 0), lines
-            assert not own or own[-1].endswith(": 9600 of 9600 bytes (100 %)")
+            assert not own or re.search(r": 9600 of 9600 bytes \(100 %\); at most \d{8,} bytes of memory on this rank", own[-1])
+            assert not any("memory" in line for line in own[:-1])
         terminal = io.StringIO()
         with (
             mock.patch.object(sys, "stdout", terminal),

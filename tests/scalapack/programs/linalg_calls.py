@@ -562,7 +562,12 @@ def traces() -> None:
     assert slowest[1].bytes_moved == 8 * N * N
     assert slowest[3].seconds == WORLD.allreduce(phases[3].seconds, MPI.MAX)
     lines = str(slowest).splitlines()
-    assert lines[0].split() == ["routine", "phase", "layout", "seconds", "MB", "moved"]
+    assert lines[0].split() == ["routine", "phase", "layout", "seconds", "MB", "moved", "peak", "MB"]
+    peaks = [phase.peak_bytes for phase in outer]
+    assert peaks == sorted(peaks)
+    assert peaks[0] > 2**24
+    assert slowest[3].peak_bytes == WORLD.allreduce(phases[3].peak_bytes, MPI.MAX)
+    assert lines[-1].split()[-1] == f"{max(its.peak_bytes for its in slowest) / 1e6:,.0f}"
     assert lines[2].split()[:2] == ["solve", "redistribute"]
     assert "->" in lines[2]
     assert len(lines) == 11
