@@ -7,7 +7,6 @@ Operations without communication are in `layout.distributed`. Those that communi
 from __future__ import annotations
 
 import importlib
-import math
 import operator
 import os
 from collections.abc import Callable, Sequence
@@ -40,7 +39,7 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
-from .reductions import Axis, extremum, reduced, trace
+from .reductions import Axis, extremum, mean, reduced, trace
 from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
 
@@ -222,11 +221,7 @@ class DistributedArray(Distributed):
 
     def mean(self, axis: Axis = None) -> Any:
         """The mean over all elements, or along dimensions; float32 is summed as float64. Collective, as `sum`."""
-        kind = self.dtype or np.dtype(np.float64)
-        wide = np.result_type(kind, np.float64) if kind.kind in "biuf" else np.result_type(kind, np.complex128)
-        total = reduced(self, np.add, "mean", axis, wide)
-        mean = total / (math.prod(self.shape) // max(1, np.size(total)))
-        return mean.astype(kind) if kind.kind in "fc" else mean
+        return mean(self, axis)
 
     def min(self, axis: Axis = None) -> Any:
         """The least element, NaN if there is one, as by `numpy.min`. Collective, as `sum`."""

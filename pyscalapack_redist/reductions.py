@@ -7,6 +7,7 @@ results are the same from run to run.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +24,13 @@ from .layout.dimensions import local_part
 from .layout.distributed import Distributed
 
 Axis = int | Sequence[int] | None
+
+
+class OfRank(NamedTuple):
+    """What a rank has: the dtype of the array, if it knows it, and for each block its indices and its value."""
+
+    dtype: np.dtype[Any] | None
+    parts: list[tuple[tuple[NDArray[np.int64], ...], Any]]
 
 
 class Block(NamedTuple):
@@ -64,7 +72,37 @@ def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype
         Of the result, as for `function.reduce`.
     """
 
-    def of_rank() -> list[tuple[tuple[NDArray[np.int64], ...], Any]]:
+    def wanted() -> str:
+        return "" if dtype is None else f", dtype={np.dtype(dtype)}"
+
+    return _reduced(array, function, name, axis, lambda kind: dtype, lambda result, kind: result, wanted)
+
+
+def mean(array: Distributed, axis: Axis) -> Any:
+    """The mean; sums are in double precision. Collective over the communicator of the array."""
+
+    def wide(kind: np.dtype[Any]) -> np.dtype[Any]:
+        return np.result_type(kind, np.float64 if kind.kind in "biuf" else np.complex128)
+
+    def divided(total: Any, kind: np.dtype[Any]) -> Any:
+        result = total / (math.prod(array.shape) // max(1, np.size(total)))
+        return result.astype(kind) if kind.kind in "fc" else result
+
+    return _reduced(array, np.add, "mean", axis, wide, divided)
+
+
+def _reduced(
+    array: Distributed,
+    function: np.ufunc,
+    name: str,
+    axis: Axis,
+    dtype_for: Callable[[np.dtype[Any]], DTypeLike | None],
+    finish: Callable[[Any, np.dtype[Any]], Any],
+    wanted: Callable[[], str] = str,
+) -> Any:
+    """The reduction, in the dtype that `dtype_for` makes of the array's, which `finish` makes the result of."""
+
+    def of_rank() -> OfRank:
         dims = _dimensions(array, axis)
         if function.identity is None and any(array.shape[k] == 0 for k in dims):
             raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there, so there is no {name}")
@@ -72,14 +110,16 @@ def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype
         for block in own_blocks(array):
             if block.elements.size:
                 kept = tuple(each for k, each in enumerate(block.indices) if k not in dims)
-                parts.append((kept, function.reduce(block.elements, axis=dims, dtype=dtype)))
-        return parts
+                value = function.reduce(block.elements, axis=dims, dtype=dtype_for(block.elements.dtype))
+                parts.append((kept, value))
+        return OfRank(array.dtype, parts)
 
-    def together(parts_of_ranks: list[list[tuple[tuple[NDArray[np.int64], ...], Any]]]) -> Any:
+    def together(ranks: list[OfRank]) -> Any:
         dims = _dimensions(array, axis)
-        parts = [part for parts in parts_of_ranks for part in parts]
+        own_kind = next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
+        parts = [part for each in ranks for part in each.parts]
         shape = tuple(n for k, n in enumerate(array.shape) if k not in dims)
-        kind = np.asarray(parts[0][1]).dtype if parts else function.reduce(np.ones(1, array.dtype), dtype=dtype).dtype
+        kind = function.reduce(np.ones(1, own_kind), dtype=dtype_for(own_kind)).dtype
         identity = function.identity
         result = np.full(shape, 0 if identity is None else identity, kind)
         seen = np.full(shape, identity is not None)
@@ -87,9 +127,9 @@ def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype
             where = np.ix_(*kept)
             result[where] = np.where(seen[where], function(result[where], value), value)
             seen[where] = True
-        return result[()]
+        return finish(result[()], own_kind)
 
-    return _combined(array, name, of_rank, together)
+    return _combined(array, name, of_rank, together, lambda: f"(axis={_dimensions(array, axis)}{wanted()})")
 
 
 def extremum(array: Distributed, name: str, find: Callable[[Any], Any], better: Callable[[Any, Any], Any]) -> int:
@@ -124,23 +164,32 @@ def trace(array: Distributed, offset: int = 0) -> Any:
     def of_rank() -> Any:
         if array.ndim != 2:
             raise ArrayError(f"trace of an array of shape {array.shape}: it must have 2 dimensions")
-        total = np.zeros(0, array.dtype).sum()
+        total = None if array.dtype is None else np.zeros(0, array.dtype).sum()
         for block in own_blocks(array):
             rows, columns = block.indices
             _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
             total = total + block.elements[down, across].sum()
         return total
 
-    return _combined(array, "trace", of_rank, lambda sums: functools.reduce(np.add, sums))
+    def together(sums: list[Any]) -> Any:
+        return functools.reduce(np.add, [each for each in sums if each is not None] or [np.float64(0)])
+
+    return _combined(array, "trace", of_rank, together, lambda: f"(offset={operator.index(offset)})")
 
 
-def _combined(array: Distributed, name: str, of_rank: Callable[[], Any], together: Callable[[list[Any]], Any]) -> Any:
-    """What all ranks have, combined on one rank in their order."""
+def _combined(
+    array: Distributed,
+    name: str,
+    of_rank: Callable[[], Any],
+    together: Callable[[list[Any]], Any],
+    arguments: Callable[[], str] = str,
+) -> Any:
+    """What all ranks have, combined on one rank in their order, if all have called with these arguments."""
     with Guard() as guard:
         communicator_of(array.desc)
         group = group_of_all(array.desc)
-        value = guard.attempt(of_rank)
-        return meet_and_combine(group, name, value, together, guard.take_interrupts())
+        value, words = guard.attempt(of_rank), guard.attempt(arguments)
+        return meet_and_combine(group, f"{name}{words or ''}", value, together, guard.take_interrupts())
 
 
 def _dimensions(array: Distributed, axis: Axis) -> tuple[int, ...]:

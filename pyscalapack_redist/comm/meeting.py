@@ -59,7 +59,7 @@ def meet(
     )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _number_of(call: str) -> int:
     return digest(call)
 

@@ -150,9 +150,7 @@ class Distributed:
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's
         """The transpose: `desc.T` and a view, `local.T`. Nothing moves."""
-        view = type(self)(self._desc.T, _on_tiles(operator.attrgetter("T"), self._local))
-        view._dtype = self._dtype
-        return view
+        return self._turned(operator.attrgetter("T"))
 
     @property
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
@@ -161,8 +159,15 @@ class Distributed:
         Nothing moves between ranks. `redistribute(..., op="C")` conjugates without a copy, `op="R"` without transposing. Not
         collective.
         """
-        transpose, dtype = self.T, self.dtype
-        return transpose._with(np.conj) if dtype is not None and is_complex(dtype) else transpose
+        if self.dtype is None or not is_complex(self.dtype):
+            return self.T
+        return self._turned(lambda local: np.conj(local.T))
+
+    def _turned(self, function: Callable[..., Any]) -> Self:
+        """An array of the transposed layout, of the values of a function of the local array."""
+        result = type(self)(self._desc.T, _on_tiles(function, self._local))
+        result._dtype = self._dtype
+        return result
 
     def __getitem__(self, key: object) -> Any:
         """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.

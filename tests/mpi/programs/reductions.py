@@ -168,6 +168,28 @@ def elementwise(rng: random.Random) -> None:
         np.maximum(x, y.redistribute(block=1))
 
 
+def of_few_ranks() -> None:
+    """Of an array on one process, all ranks get the same, also those that do not know its dtype."""
+    desc = psr.Descriptor((5, 4), 2, psr.ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]]))
+    for dtype in ("f4", "F", "i2", "D"):
+        whole = (np.arange(20).reshape(5, 4) * (1 + (2j if dtype in "FD" else 0))).astype(dtype)
+        array = psr.DistributedArray(desc, np.asfortranarray(whole) if SIZE - 1 == RANK else None)
+        names = ["sum", "mean", "any", "all", *(["min", "max"] if dtype not in "FD" else [])]
+        for name in names:
+            for axis in (None, 0):
+                same(getattr(array, name)(axis), getattr(whole, name)(axis), f"{name} of {dtype} along {axis}")
+        same(array.trace(), whole.trace(), f"trace of {dtype}")
+        same(array[2, 3], whole[2, 3], f"element of {dtype}")
+        for found, expected in ((array[1:3, 1:].H, whole[1:3, 1:].conj().T), (array[1:4].copy(), whole[1:4])):
+            assert len(set(WORLD.allgather(found.desc.layout_digest))) == 1
+            same(found.gather(None), expected, f"a part of {dtype}")
+    nothing = psr.DistributedArray(
+        psr.Descriptor((0, 4), 2, desc.grid), np.zeros((0, 4), "f4") if SIZE - 1 == RANK else None
+    )
+    same(nothing.sum(), np.float32(0), "sum of nothing")
+    same(nothing.sum(0), np.zeros(4, "f4"), "sum of nothing")
+
+
 def refused() -> None:
     """An error of one rank, and calls that differ, are errors on all."""
     desc = psr.Descriptor((9, 7), 2, psr.ProcessGrid((SIZE, 1), WORLD))
@@ -178,6 +200,20 @@ def refused() -> None:
     if SIZE > 1:
         with pytest.raises(psr.CollectiveError, match=r"max|min"):
             (x.max if RANK else x.min)()
+        calls: list[tuple[Any, Any, str]] = [
+            (lambda: x.sum(0), lambda: x.sum(1), r"sum\(axis=\(\d,\)\)"),
+            (lambda: x.sum(), lambda: x.sum(1), r"sum\(axis=\(.*\)\)"),
+            (lambda: x.sum(), lambda: x.sum(dtype="f4"), "dtype=float32"),
+            (lambda: x.trace(), lambda: x.trace(1), r"trace\(offset=\d\)"),
+        ]
+        for one, other, words in calls:
+            with pytest.raises(psr.CollectiveError, match=words):
+                (one if RANK else other)()
+        for wrong in (lambda: x.sum(dtype="no dtype"), lambda: x.sum(dtype=object()), lambda: x.trace("rows")):  # type: ignore[arg-type]
+            with pytest.raises((TypeError, psr.CollectiveError)):
+                wrong() if RANK == 0 else x.sum()
+    assert x.sum(dtype="f4" if RANK else np.float32) == x.sum()
+    assert x.sum((1, 0)) == x.sum((0, -1)) == x.sum()
     assert x.sum() == 63 * 4 + 63 * 3
 
 
@@ -187,6 +223,7 @@ if __name__ == "__main__":
         random_case(rng)
         operators(rng)
     elementwise(rng)
+    of_few_ranks()
     refused()
     if RANK == 0:
         print("OK", flush=True)
