@@ -414,9 +414,10 @@ def redistribute(
     -------
     Redistribution or DistributedArray
         For two layouts a plan: call it with the local array of A to get that of B. The same object again for the same
-        layouts and options, but a new one each time with `agree="first"`. On paper a `PaperPlan`, which says what is
-        missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it; with `like`
-        a new array of that kind. A rank that passes None gets what the others ask for. `plan` gives a plan for arrays too.
+        layouts and options, `dtype` among them, but a new one each time with `agree="first"`. On paper a `PaperPlan`, which
+        says what is missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it;
+        with `like` a new array of that kind. A rank that passes None gets what the others ask for. `plan` gives a plan for
+        arrays too.
 
     Other Parameters
     ----------------

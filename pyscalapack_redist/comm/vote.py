@@ -302,7 +302,11 @@ def _plain(value: object) -> object:
 
 
 class Statement(NamedTuple):
-    """A value that must be equal on all ranks: its name, its value or None, and its text."""
+    """A value that must be equal on all ranks: its name, its value or None, and its text.
+
+    After a vote on digests has failed, ranks compare their statements one by one: the first whose values differ is the error's
+    subject. A rank whose value is None is not compared.
+    """
 
     subject: str
     value: Any

@@ -38,7 +38,7 @@ from .operation import op_layout
 from .options import Options, checked_memory
 from .plan import Plan
 from .redistribution import Redistribution
-from .spec import RETURNS_ARRAY, Asked, Spec, resolve
+from .spec import RETURNS_ARRAY, PlanKey, Spec, resolve
 from .stages import Stage
 
 
@@ -103,25 +103,25 @@ def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
     Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
     all ranks make and keep the same plans.
     """
-    asked, guard.error = spec.asked(), spec.error
-    ahead = group.plans.get(asked) or Guard().attempt(lambda: _plan_ahead(spec, group), is_open=False)
+    own_key, guard.error = spec.key(), spec.error
+    prepared = group.plans.get(own_key) or Guard().attempt(lambda: _plan_ahead(spec, group), is_open=False)
     error = guard.take_interrupts()
-    pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
+    pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if prepared is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
         return bool(outcome.returns == RETURNS_ARRAY and outcome.pending == LACKS_DATA)
 
     def has_more(outcome: Outcome) -> bool:
         """Whether ranks have more to send after the vote. A plan that all have is kept, also after an interrupt."""
-        key = Asked.of(outcome)
+        key = PlanKey.of(outcome)
         if outcome.pending != PLANNED and key not in group.plans:
             return True
-        group.plans.keep(key, group.plans.get(key, ahead))
+        group.plans.keep(key, group.plans.get(key, prepared))
         return lacks_dtype(outcome)
 
-    vote = Vote(failed=group.failure_code(error), pending=pending, returns=spec.returns, **asked._asdict())
+    vote = Vote(failed=group.failure_code(error), pending=pending, returns=spec.returns, **own_key._asdict())
     outcome = group.agree(vote, error, spec.statements, has_more, guard.deliver_interrupts)
-    key = Asked.of(outcome)
+    key = PlanKey.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
     agreed = cached or _plan_together(spec, group, outcome.pending == LACKS_DATA)
     dtype = spec.options.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
@@ -371,10 +371,10 @@ def _agreed_batch(
     guard: Guard, plans: tuple[Redistribution, ...], group: Group, exchange: str, memory_limit: int
 ) -> Redistribution:
     """Agree on the plans of a batch, and make it. Collective over the group. Interrupts are delivered before the vote."""
-    meant = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
+    pairs_or_none = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
     requests = [
         None if pair is None else (pair.desc_a.layout_digest, pair.desc_b.layout_digest, pair.op, pair.part, pair.fill)
-        for pair in meant
+        for pair in pairs_or_none
     ]
 
     def statements() -> list[Statement]:

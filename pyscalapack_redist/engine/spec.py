@@ -27,8 +27,12 @@ RETURNS_PLAN, RETURNS_ARRAY = 1, 2  # what a call returns
 T = TypeVar("T")
 
 
-class Asked(NamedTuple):
-    """The request as numbers, by the names of a vote's fields; equal on all ranks. Plans are cached under this key."""
+class PlanKey(NamedTuple):
+    """The request as numbers, by the names of the vote's fields that have them. A group keeps its plans under this key.
+
+    Before the vote a rank has its own, with None for what it does not know; the outcome of the vote has that of all ranks,
+    which is complete. They are equal where this rank knows both layouts.
+    """
 
     call: int | None
     source: int | None
@@ -37,8 +41,8 @@ class Asked(NamedTuple):
     dtype: int | None = None
 
     @classmethod
-    def of(cls, outcome: Outcome) -> Asked:
-        """The request of all ranks, from the outcome of the vote."""
+    def of(cls, outcome: Outcome) -> PlanKey:
+        """The key that all ranks have in common, from the outcome of the vote."""
         return cls(outcome.call, outcome.source, outcome.target, outcome.side, outcome.dtype)
 
 
@@ -149,14 +153,14 @@ class Spec:
             raise RuntimeError("a plan on paper has no communicator")
         return self._comm
 
-    def asked(self) -> Asked:
-        """The request of this rank."""
+    def key(self) -> PlanKey:
+        """The key as this rank knows it."""
         a, b = self.descriptors
         source, target = None if a is None else a.layout_digest, None if b is None else b.layout_digest
         if self.merged is None:
-            return Asked(self.call, source, target)
+            return PlanKey(self.call, source, target)
         dtype = None if self.options.dtype is None else dtype_digest(self.options.dtype)
-        return Asked(self.call, source, target, self._sender(self.merged), dtype)
+        return PlanKey(self.call, source, target, self._sender(self.merged), dtype)
 
     def _sender(self, merged: MergedIntercomm) -> int:
         """The side that sends."""
@@ -194,8 +198,8 @@ class Spec:
         return [*statements, Statement("the options", self.options.on_all_ranks(), self.options.describe())]
 
 
-CACHED_SPECS = 8
-_cache: OrderedDict[tuple[int, int], Spec] = OrderedDict()
+RECENT_SPECS = 8
+_recent: OrderedDict[tuple[int, int], Spec] = OrderedDict()
 
 
 def resolve(
@@ -205,19 +209,22 @@ def resolve(
     returns: int | None = RETURNS_PLAN,
     error: BaseException | None = None,
 ) -> Spec:
-    """The spec for these arguments; a recent one if all arguments are the same objects. Parameters as for `Spec`."""
+    """The spec for these arguments; a recent one, not checked again, if all are the same objects. Parameters as for `Spec`.
+
+    What a recent spec has read from elsewhere than its arguments, as from the environment, is as old as the spec.
+    """
     if type(desc_a) is not Descriptor or type(desc_b) is not Descriptor:
         return Spec(desc_a, desc_b, options, returns, error)
     key = id(desc_a), id(desc_b)  # unique while the cache holds the spec
-    cached = _cache.get(key)
+    cached = _recent.get(key)
     if cached is not None and cached.returns == returns and error is None and cached.is_of(options):
         check_running()
         return cached
     spec = Spec(desc_a, desc_b, options, returns, error)
     if spec.error is None and not spec.on_paper and spec.merged is None and options.via is None:
-        _cache[key] = spec
-        while len(_cache) > CACHED_SPECS:
-            _cache.popitem(last=False)
+        _recent[key] = spec
+        while len(_recent) > RECENT_SPECS:
+            _recent.popitem(last=False)
     return spec
 
 

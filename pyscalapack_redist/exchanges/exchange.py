@@ -205,8 +205,7 @@ class ExchangeOptions(NamedTuple):
 
     def of(self, item: int, order: int) -> ExchangeOptions:
         """These options for elements of another size and order."""
-        limit, buffers, extents, _, _, cutting, ranks, radix, with_vote = self
-        return ExchangeOptions(limit, buffers, extents, item, order, cutting, ranks, radix, with_vote)
+        return self._replace(item=item, order=order)
 
 
 class Exchange(ABC):
