@@ -251,6 +251,11 @@ class ProcessGrid:
         return ProcessGrid(self._shape, comm, ranks=translate_ranks(self._ranks, self._comm, comm, self))
 
     @property
+    def has_context(self) -> bool:
+        """Whether `context` is known on this rank: there is a BLACS context, or the rank is outside the grid."""
+        return self._context is not None or (self._comm is not None and self._coords is None)
+
+    @property
     def context(self) -> int:
         """The BLACS context (CTXT); -1 on a rank outside the grid.
 
@@ -260,10 +265,11 @@ class ProcessGrid:
             There is no context yet; call `make_context()`. Or the context has been freed by other code.
         """
         if self._context is None:
-            if self._comm is not None and self._coords is None:
+            if self.has_context:
                 return -1
             raise DescriptorError(
-                f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
+                f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective), or give "
+                "a routine of scalapack comm="
             )
         if self._coords is not None:  # with an invalid context, ScaLAPACK would end the process
             from ..blacs import contexts

@@ -63,9 +63,12 @@ class Facts(NamedTuple):
 
 
 class CombinedFacts(NamedTuple):
-    """What all ranks know together: of each operand the letters, the largest magnitude and the forms; the least room."""
+    """What all ranks know together: of each operand the letters, the largest magnitude and the forms; the least room.
 
-    letters: list[list[str]]
+    Each letter is with the first rank that has it.
+    """
+
+    letters: list[dict[str, int]]
     magnitudes: list[float]
     forms: list[Forms | None]
     room: float
@@ -77,7 +80,10 @@ class CombinedFacts(NamedTuple):
         """Combine what each rank knows."""
         by_operand = list(zip(*(facts.operands for facts in replies), strict=True))
         return cls(
-            [sorted({each.letter for each in ranks if each.letter is not None}) for ranks in by_operand],
+            [
+                {each.letter: rank for rank, each in reversed([*enumerate(ranks)]) if each.letter is not None}
+                for ranks in by_operand
+            ],
             [float(np.max([each.magnitude for each in ranks])) for ranks in by_operand],
             [Forms.sum([each.forms for each in ranks]) for ranks in by_operand],
             min(facts.room for facts in replies),

@@ -213,7 +213,7 @@ class Problem:
                 )
             first = first or (name, operand.dtype)
             if operand.dtype != first[1]:
-                raise ArrayError(_dtype_difference(*first, name, operand.dtype))
+                raise ArrayError(_dtype_difference(first, (name, operand.dtype)))
 
     def _target(self, like: LayoutOption, default_target: Descriptor) -> Descriptor:
         if like is None:
@@ -313,17 +313,18 @@ class Problem:
 
     def _read_facts(self, facts: CombinedFacts) -> float:
         """Take over what all ranks know together; returns the room for all operands on one process, 0 if there is none."""
-        dtypes = [
-            (name, np.dtype(letter))
+        known = [
+            (rank, name, np.dtype(letter))
             for name, letters in zip(self.operands, facts.letters, strict=True)
-            for letter in letters
+            for letter, rank in letters.items()
         ]
-        if not dtypes:
+        if not known:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
-        for name, dtype in dtypes:
-            if dtype != dtypes[0][1]:
-                raise ArrayError(_dtype_difference(*dtypes[0], name, dtype))
-        self.dtype, self.magnitudes = dtypes[0][1], dict(zip(self.operands, facts.magnitudes, strict=True))
+        first = min(known)
+        for rank, name, dtype in sorted(known):
+            if dtype != first[2]:
+                raise ArrayError(_dtype_difference(first[1:], (name, dtype), (first[0], rank)))
+        self.dtype, self.magnitudes = first[2], dict(zip(self.operands, facts.magnitudes, strict=True))
         self._forms = dict(zip(self.operands, facts.forms, strict=True))
         self._consumable = facts.consumable
         if not facts.have_same_caches:
@@ -771,12 +772,16 @@ class Problem:
             return run_together(self._group, work, combined, error)
 
 
-def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
+def _dtype_difference(
+    first: tuple[str, np.dtype[Any]], second: tuple[str, np.dtype[Any]], ranks: tuple[int, int] | None = None
+) -> str:
+    (name, dtype), (other, other_dtype) = first, second
+    on, on_other = ("", "") if ranks is None or ranks[0] == ranks[1] else (f" on rank {ranks[0]}", f" on rank {ranks[1]}")
     if name == other:
-        return f"{name} has dtype {dtype} on one rank and {other_dtype} on another: make them equal by {name}.astype"
+        return f"{name} has dtype {dtype}{on} and {other_dtype}{on_other}: make them equal by {name}.astype"
     return (
-        f"{name} has dtype {dtype} and {other} has {other_dtype}: ScaLAPACK converts nothing, so make them equal by "
-        f"{other}.astype({str(dtype)!r})"
+        f"{name} has dtype {dtype}{on} and {other} has {other_dtype}{on_other}: ScaLAPACK converts nothing, so make them "
+        f"equal by {other}.astype({str(dtype)!r})"
     )
 
 

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.groups import group_of
-from ..comm.meeting import meet
+from ..comm.guard import Guard
+from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
+from ..layout.grid import ProcessGrid
 from ..layout.tiles import LayoutArgument, layout_on
 from ..tracebacks import brief
 from .calls import group_of_context, inside_run_together, run_together
@@ -35,7 +37,8 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
     """Decorate a signature with the call of its routine in the table.
 
     The function takes distributed arrays in place of local arrays and layouts. With `comm` it takes nine integers as layouts,
-    and all ranks of `comm` agree on the layouts. An error of one rank is raised on all.
+    all ranks of `comm` agree on the layouts, and BLACS contexts are made where there are none. An error of one rank is raised
+    on all.
     """
     row, parameters = TABLE[function.__name__], inspect.signature(function).parameters
     names, defaults = list(parameters), {name: parameter.default for name, parameter in parameters.items()}
@@ -48,6 +51,7 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
         arguments = defaults | dict(zip(names, positional, strict=False)) | keywords
         comm = arguments.pop("comm")
         results: list[R] = []
+        error: BaseException | None = None
         if comm is None:
             descs = [arguments[name] for name in layouts.values() if isinstance(arguments[name], Descriptor)]
             if "context" not in arguments:  # all arrays are to be on one grid
@@ -56,18 +60,38 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
             if group is not None:
                 meet(group, function.__name__)
         else:
-            for name in layouts.values():
-                layout = layout_on(arguments[name], comm, name)
-                if not isinstance(arguments[name], Descriptor):  # the user's Descriptor already has a BLACS context
+            read = {name: layout_on(arguments[name], comm, name) for name in layouts.values()}
+            for name, layout in read.items():
+                if not isinstance(arguments[name], Descriptor):  # one may have a context that it loses on another communicator
                     arguments[name] = layout
             group = group_of(comm)
+            lacks_context = any(not arguments[name].grid.has_context for name in read)
+            if meet_and_combine(group, "a routine of scalapack", lacks_context, any):
+                with Guard() as guard:
+                    arguments.update(guard.attempt(lambda: _on_new_contexts(read)) or {})
+                    error = guard.take_interrupts()
         run = LibraryCall(row, arguments, layouts).run
         if group is None:
             return run()  # type: ignore[no-any-return]
-        run_together(group, lambda: results.append(run()))
+        run_together(group, lambda: results.append(run()), error=error)
         return results[0]
 
     return brief(call)
+
+
+def _on_new_contexts(layouts: dict[str, Descriptor]) -> dict[str, Descriptor]:
+    """The layouts on grids of new BLACS contexts, equal grids on one. Collective over the grids.
+
+    A context is freed with the communicator, and used by later calls once these grids are dropped.
+    """
+    grids: dict[ProcessGrid, ProcessGrid] = {}
+    for name, layout in layouts.items():
+        grid = layout.grid
+        if grid not in grids:
+            grids[grid] = ProcessGrid(grid.shape, grid.comm, ranks=grid.ranks)
+            grids[grid].make_context()
+        layouts = layouts | {name: layout._with_grid(grids[grid])}
+    return layouts
 
 
 # -- in any layouts that ScaLAPACK takes
@@ -102,7 +126,8 @@ def pxgemr2d(
     comm : MPI.Intracomm, optional
         Communicator that holds all processes: needed if a layout is nine integers, or None on a rank that does not know it,
         as for `redistribute`. All its ranks take part then, and all raise an error of one of them, or if dtypes, letters or
-        sizes differ. Without `comm` that is so for the ranks of the context.
+        sizes differ; a grid without a BLACS context gets one for the call. Without `comm` ranks of the context do so, and
+        `make_context()` comes first.
 
     Raises
     ------

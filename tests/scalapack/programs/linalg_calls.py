@@ -164,7 +164,8 @@ def one_rank() -> None:
         assert linalg.norm(A, on_bad(kind, 1)) == linalg.norm(A, 1)
     assert len(linalg.eigh(A, type=on_bad(1.0, np.int64(1))).eigenvalues) == N
     kinds = on_bad("f", "d")
-    fails("on one rank and float", ArrayError, lambda: linalg.solve(A.astype(kinds), B.astype(kinds)))
+    words = f"a has dtype float64 on rank 0 and float32 on rank {BAD}: make them equal by a.astype"
+    fails(words, ArrayError, lambda: linalg.solve(A.astype(kinds), B.astype(kinds)))
 
 
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:

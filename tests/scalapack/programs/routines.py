@@ -521,8 +521,36 @@ def refused_together(grid: ProcessGrid) -> None:
     getrf(a, nine(desc), comm=WORLD)
 
 
+def without_contexts() -> None:
+    """With comm= grids need no contexts; those of a call are used by the next one."""
+    everyone, some = ProcessGrid((1, SIZE), WORLD), ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]])
+    desc, one = Descriptor((12, 12), 2, everyone), Descriptor((12, 12), 3, some)
+    rng = np.random.default_rng(1)
+    whole, side = rng.standard_normal((12, 12)), rng.standard_normal((12, 2))
+    square, blocks = whole @ whole.T + np.eye(12), Descriptor((12, 2), 2, ProcessGrid((1, SIZE), WORLD))
+    contexts: set[int] = set()
+    for k in range(6):
+        a = psr.distribute(square if RANK == 0 else None, desc)
+        b = psr.distribute(side if RANK == 0 else None, blocks)
+        target = psr.DistributedArray(one, one.zeros() if one.coords is not None else None)
+        scalapack.pxgemr2d(a, target, comm=WORLD)
+        if one.coords is not None:
+            assert np.array_equal(target.local, square)
+        scalapack.pxpotrf(a.local, None if RANK and k % 2 else desc, comm=WORLD)
+        scalapack.pxpotrs(a.local, desc, b.local, blocks, comm=WORLD)
+        found = psr.gather(blocks, b.local)
+        assert RANK or np.allclose(found, np.linalg.solve(square, side))
+        made = ProcessGrid((1, SIZE), WORLD)
+        contexts.add(made.make_context())
+        del made
+    assert len(contexts) == 1, contexts
+    assert not everyone.has_context
+    assert some.has_context == (some.coords is None)
+
+
 def main() -> None:
     made, number = grids(), 0
+    without_contexts()
     for grid in made:
         if grid.coords is not None:
             grid.make_context()
