@@ -10,13 +10,14 @@ from numpy import ndarray
 from .bundle cimport Origins
 from .moving cimport MOST_DIMENSIONS
 from .ring cimport (
-    CALL, DTYPE, FAILED, ITEM, NARROW, PENDING, ORDER, PACKED, Vote, Ring, Tally, Tickets, disputed, outcome_of,
+    CALL, DTYPE, FAILED, ITEM, NARROW, PENDING, ORDER, PACKED, Vote, Ring, Tally, Tickets, disputed, now, outcome_of,
 )
 from .transport cimport Traffic
 
 from .ring import RingVoting
 
 cdef int ATTEMPTS = 100  # at holding interrupts back while others come
+cdef int64_t TIMED = 64 * 1024  # least bytes of B of a call that is timed: of less, reading the clock would count
 
 
 cdef struct Kind:
@@ -138,6 +139,29 @@ cdef int _by_first(const void *a, const void *b) noexcept nogil:
     return ((<const Extent *> a).first > (<const Extent *> b).first) - ((<const Extent *> a).first < (<const Extent *> b).first)
 
 
+cdef class LastRun:
+    """The time of the last run of a plan that was timed.
+
+    Attributes
+    ----------
+    seconds : float or None
+        None before the first run.
+    """
+
+    cdef int64_t _spent
+
+    def __cinit__(self):
+        self._spent = -1
+
+    @property
+    def seconds(self):
+        return None if self._spent < 0 else 1e-9 * self._spent
+
+    @seconds.setter
+    def seconds(self, double value):
+        self._spent = <int64_t> (1e9 * value)
+
+
 cdef class Call:
     """The fast path of a plan with arrays of one kind: a transfer in one compiled call.
 
@@ -164,6 +188,8 @@ cdef class Call:
         proceed(call, a, out) starts the transfer that continues the call.
     hold : callable
         `hold_interrupts`.
+    last_run : LastRun
+        Where the time of a call is left, if it is long enough.
     """
 
     cdef readonly Traffic traffic
@@ -179,13 +205,16 @@ cdef class Call:
     cdef Origins origins
     cdef object targets  # local arrays of B
     cdef Tally _tally
+    cdef LastRun _last_run
+    cdef bint _is_timed
 
     def __init__(
-        self, Traffic traffic, Kinds kinds, Vote vote, int64_t item, check_peers, Tickets tickets, bint listed, proceed, hold
+        self, Traffic traffic, Kinds kinds, Vote vote, int64_t item, check_peers, Tickets tickets, bint listed, proceed, hold,
+        LastRun last_run,
     ):
         self.traffic, self._kinds, self.vote, self._item, self._check_peers = traffic, kinds, vote, item, check_peers
         self._tickets, self._listed, self._proceed, self._hold = tickets, listed, proceed, hold
-        self.origins = Origins(kinds.count)
+        self.origins, self._last_run, self._is_timed = Origins(kinds.count), last_run, traffic.stores.nbytes >= TIMED
 
     def __call__(self, a, out):
         """The local array of B; NotImplemented if the arrays are of another kind, a transfer after another outcome of the vote.
@@ -230,7 +259,7 @@ cdef class Call:
         """Vote and move; None when complete, else NotImplemented or a transfer."""
         cdef Traffic traffic = self.traffic
         cdef Ring ring = traffic.ring
-        cdef int64_t cursor = 0, idle = 0, until = 0
+        cdef int64_t cursor = 0, idle = 0, until = 0, start = now() if self._is_timed else 0
         cdef bint done = False
         if ring.closed or ring.posted != ring.counted or not ring.post(self.vote.values, NARROW):
             return NotImplemented
@@ -262,6 +291,8 @@ cdef class Call:
             return self._continue(a, out)
         traffic.end()
         self.begun = False
+        if self._is_timed:
+            self._last_run._spent = now() - start
         return None
 
     cdef object _continue(self, a, out):

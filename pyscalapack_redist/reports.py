@@ -113,8 +113,8 @@ class Report(_FigureTable):
     predicted_seconds : float or None
         Predicted time of a run, the largest of all ranks; None on paper, and on a rank that takes no part.
     last_seconds : float or None
-        Time of the last run, the largest of all ranks; None before the first run, and for a leg. Of the runs through shared
-        memory alone, only the first with each kind of arrays is timed.
+        Time of the last run, the largest of all ranks; None before the first run, and for a leg. Only the first run is timed of
+        those through shared memory alone that write less than 64 KiB on this rank, and of those of agree="first".
     between_bytes : int
         With `via=`, bytes of the local arrays in between, which add to `extra_bytes`; the largest of all ranks.
     legs : tuple of Report

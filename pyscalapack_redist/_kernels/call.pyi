@@ -10,6 +10,9 @@ class Kinds:
     def __init__(self, arrays: list[Any], outs: list[Any], makes: list[Callable[..., Any] | None]) -> None: ...
     def match(self, arrays: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], Origins] | None: ...
 
+class LastRun:
+    seconds: float | None
+
 class Call:
     traffic: Traffic
     begun: bool
@@ -24,6 +27,7 @@ class Call:
         listed: bool,
         proceed: Callable[[Call, Any, Any], Any],
         hold: Callable[[], Any],
+        last_run: LastRun,
     ) -> None: ...
     def __call__(self, a: Any, out: Any) -> Any: ...
     def hand_over(self) -> tuple[RingVoting, Traffic | None, list[Any], Origins]: ...

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.call import Call, Kinds
+from .._kernels.call import Call, Kinds, LastRun
 from .._kernels.transport import Traffic
 from ..comm import progress
 from ..comm.group import Group
@@ -69,8 +69,8 @@ class Plan:
         With layouts in between: a stage without them, for the report.
     planning : dict
         Seconds of each part of planning.
-    seconds : float or None
-        Seconds of the last use.
+    last_run : LastRun
+        The time of the last use; of those by a compiled call, of the last that moved 64 KiB.
     bindings : dict
         What it keeps for arrays of one kind, by alpha and beta; of several kinds the last used is the first.
     needs_finishing : bool
@@ -108,7 +108,7 @@ class Plan:
         self.has_tiles = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct_stage: Stage | None = None
         self.planning: dict[str, float] = {}
-        self.seconds: float | None = None
+        self.last_run = LastRun()
         self.options: Options | None = None
         self.terms: Terms | None = None
 
@@ -163,7 +163,7 @@ class Plan:
     def with_terms(self) -> Plan:
         """Return a copy that its first use binds."""
         copy = self._copy()
-        copy.terms = Terms()
+        copy.terms, copy.last_run = Terms(), LastRun()
         return copy
 
     def _copy(self) -> Plan:
@@ -308,6 +308,7 @@ class Plan:
             self.is_batch,
             functools.partial(proceed, weak_plan),
             progress.hold_interrupts,
+            self.last_run,
         )
 
     def vote_fields(self, operands: Operands, binding: Binding | None) -> dict[str, Any]:

@@ -340,6 +340,7 @@ class Transfer(Generic[Result]):
         run_in_progress.renew()
         rows = None
         if series is None:
+            self._started = time.perf_counter()
             self._ticket = ticket = group.coming_ticket
             run.tag, rows = ticket + DATA, run_in_progress.pack_for_vote()
         self.arrays, self.outs = (a,), (out,)
@@ -640,8 +641,9 @@ class Transfer(Generic[Result]):
             self._result = finish_result(plan, self.outs, self.targets, self.operands.factors)
         else:
             (self._result,) = self.targets
+        if self.series is None or not self._is_again:
+            plan.last_run.seconds = time.perf_counter() - self._started
         if not self._is_again:
-            plan.seconds = time.perf_counter() - self._started
             if self.series is not None and self.binding is not None and self.bound is not None:
                 plan.keep(self.binding, self.arrays, self.outs, self.targets, self.bound, continue_call)
             self._put_back_memory()

@@ -61,7 +61,7 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
         direct=direct,
         between_bytes=between,
         peak_bytes=_peak_bytes(plan, items),
-        last_seconds=plan.seconds,
+        last_seconds=plan.last_run.seconds,
     )
 
 

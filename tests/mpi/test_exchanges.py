@@ -49,6 +49,11 @@ def test_chunks_in_the_cache_and_past_it(ranks: int, calls: int) -> None:
     check(ranks, "large_chunks", calls)
 
 
+@pytest.mark.parametrize("nodes", ["0,0", "0,1"])
+def test_ordinary_calls_are_timed(nodes: str) -> None:
+    check(2, "last_run", nodes=nodes)
+
+
 def test_cut_messages() -> None:
     check(4, "cut_messages")
 

@@ -260,6 +260,21 @@ def links(what: str) -> None:
     assert psr.redistribute(b, a).report().links == before.links  # not measured again
 
 
+def last_run() -> None:
+    """Ordinary calls that move enough are timed, each."""
+    a, b = pair((400, 300), 7, 11)
+    plan = psr.redistribute(a, b)
+    local, out = a.from_function(lambda i, j: i + 0.5 * j), b.zeros()
+    assert plan.report().last_seconds is None
+    times = []
+    for _ in range(6):
+        plan(local, out=out)
+        times.append(plan.report().last_seconds)
+    assert min(times) > 0
+    assert len(set(times)) > 2, times
+    assert psr.redistribute(a, b, agree="first").report().last_seconds is None
+
+
 # -- memory
 
 
