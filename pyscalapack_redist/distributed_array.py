@@ -49,11 +49,12 @@ class DistributedArray(Distributed):
     """A matrix that knows its layout: a descriptor and this rank's local array, and nothing else. Not collective.
 
     Every function that takes a descriptor and a local array takes it in place of both, and a plan takes and gives it.
-    The operators + - * / ** < <= > >= and NumPy's functions of elements combine two arrays, or an array and a number, element
-    by element; the result has a new local array, in the layout of the first array. They are not collective where the layouts
-    are equal: each rank computes its own elements. Where they differ, an operator redistributes the right array to the layout
-    of the left one, which moves data and is collective over the communicator of the right one; a function does not, and all
-    ranks raise an error. `a @ b` is `linalg.matmul(a, b)`, which is collective.
+    The operators + - * / // % ** < <= > >= == != & | ^ and NumPy's functions of elements, `where`, `clip` and `round` among
+    them, combine two arrays, or an array and a number, element by element; the result has a new local array, in the layout of
+    the first array. They are not collective where the layouts are equal: each rank computes its own elements. Where they
+    differ, an operator redistributes the right array to the layout of the left one, which moves data and is collective over
+    the communicator of the right one; a function does not, and all ranks raise an error. `a @ b` is
+    `linalg.matmul(a, b)`, which is collective.
 
     Parameters
     ----------
@@ -360,7 +361,8 @@ def _matmul(a: object, b: object) -> DistributedArray:
 
 # Functions of NumPy, and the methods that they are
 REDUCTIONS: dict[Callable[..., Any], str] = {
-    getattr(np, name): name for name in ("sum", "mean", "min", "max", "any", "all", "argmin", "argmax", "trace")
+    getattr(np, name): name.removeprefix("a") if name in ("amin", "amax") else name
+    for name in ("sum", "mean", "min", "max", "amin", "amax", "any", "all", "argmin", "argmax", "trace")
 }
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
 D = TypeVar("D", bound=Distributed)

@@ -22,6 +22,7 @@ from .errors import ArrayError, shown
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
+from .layout.dtypes import is_complex
 from .layout.grid import ProcessGrid
 
 D = TypeVar("D", bound=Distributed)
@@ -79,6 +80,7 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         picks = read_index(array.shape, key)
         shape = tuple([pick.number for pick in picks if not pick.is_dropped])
         values = np.asarray(value)
+        _check_real(array, values.dtype)
         try:
             values = np.broadcast_to(values, shape)
         except ValueError:
@@ -96,6 +98,7 @@ def assign(array: Distributed, key: object, value: Any) -> None:
             raise ArrayError(f"an array of shape {value.shape} cannot be assigned to {shape} elements: they must be equal")
         if not shape:
             raise ArrayError("an array cannot be assigned to one element: take a number")
+        _check_real(array, value.dtype)
         if not isinstance(array.desc, Descriptor):
             raise ArrayError(
                 f"{array.desc!r} takes numbers and NumPy arrays only: redistribute the array to a Descriptor first"
@@ -112,6 +115,12 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         local = move(source, _layout_of(array.desc, picks)).local
         if local is not None and local.size:
             _write(array, picks, lambda chosen: local)
+
+
+def _check_real(array: Distributed, dtype: np.dtype[Any] | None) -> None:
+    """Refuse complex values for an array of real numbers: the imaginary parts would be lost."""
+    if dtype is not None and array.dtype is not None and is_complex(dtype) and not is_complex(array.dtype):
+        raise ArrayError(f"a value of dtype {dtype} cannot be assigned to an array of {array.dtype}: take its real part")
 
 
 def read_index(shape: Sequence[int], key: object) -> list[Pick]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
-from pyscalapack_redist._kernels.call import Call, Kinds
+from pyscalapack_redist._kernels.call import Call, Kinds, LastRun
 from pyscalapack_redist._kernels.ring import Ring, RingVoting, Tickets, Vote, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist._kernels.stores import Stores
@@ -103,7 +103,8 @@ class Plan:
             dissent = way == "dissent" and self.ring.size > 1
             vote = Vote(item=ITEM, order=2, packed=2, call=self.rank == 0 and dissent)
             kinds, proceed = Kinds([self.a], [self.b], [None]), lambda *given: DISSENT
-            call = Call(self.traffic, kinds, vote, ITEM, check_peers, Tickets(), False, proceed, contextlib.nullcontext)
+            after = contextlib.nullcontext, LastRun()
+            call = Call(self.traffic, kinds, vote, ITEM, check_peers, Tickets(), False, proceed, *after)
             came = call(self.a, self.b)
             assert came is (DISSENT if dissent else self.b), f"rank {self.rank}, use {use}: the call gave {came}"
             if dissent:

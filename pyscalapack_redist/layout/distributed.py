@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, NoReturn, Self, TypeVar
 
@@ -32,6 +32,8 @@ OPERATORS = {
     np.true_divide: "__rtruediv__",
     np.matmul: "__rmatmul__",
 }
+# Functions of elements that are no ufuncs
+OF_ELEMENTS = (np.clip, np.imag, np.real, np.round, np.where)
 
 
 @brief_methods
@@ -221,6 +223,20 @@ class Distributed:
     def __rtruediv__(self, other: Any) -> Self:
         return self._compute(np.true_divide, "/", other, self)
 
+    @property
+    def real(self) -> Self:
+        """The real parts, a view. Not collective."""
+        return self._with(operator.attrgetter("real"))
+
+    @property
+    def imag(self) -> Self:
+        """The imaginary parts: a view, of an array that is not complex zeros. Not collective."""
+        return self._with(operator.attrgetter("imag"))
+
+    def conj(self) -> Self:
+        """The complex conjugate, a copy. Not collective."""
+        return self._compute(np.conjugate, ",", self)
+
     def __neg__(self) -> Self:
         return self._with(operator.neg)
 
@@ -236,6 +252,51 @@ class Distributed:
     def __rpow__(self, other: Any) -> Self:
         return self._compute(np.power, "**", other, self)
 
+    def __floordiv__(self, other: Any) -> Self:
+        return self._compute(np.floor_divide, "//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._compute(np.floor_divide, "//", other, self)
+
+    def __mod__(self, other: Any) -> Self:
+        return self._compute(np.remainder, "%", self, other)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._compute(np.remainder, "%", other, self)
+
+    def __and__(self, other: Any) -> Self:
+        return self._compute(np.bitwise_and, "&", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Self:
+        return self._compute(np.bitwise_or, "|", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Self:
+        return self._compute(np.bitwise_xor, "^", self, other)
+
+    __rxor__ = __xor__
+
+    def __invert__(self) -> Self:
+        return self._compute(np.invert, ",", self)
+
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
+        return self._compared(np.equal, "==", other)
+
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
+        return self._compared(np.not_equal, "!=", other)
+
+    __hash__ = object.__hash__
+
+    def _compared(self, function: np.ufunc, operator: str, other: object) -> Self:
+        result = self._compute(function, operator, self, other)
+        return self._refuse(f"{operator} with a {type(other).__name__}") if result is NotImplemented else result
+
+    def __bool__(self) -> NoReturn:
+        raise ValueError(f"{self!r} has no truth value: take .any() or .all(), on all ranks")
+
     def __lt__(self, other: Any) -> Self:
         return self._compute(np.less, "<", self, other)
 
@@ -248,7 +309,7 @@ class Distributed:
     def __ge__(self, other: Any) -> Self:
         return self._compute(np.greater_equal, ">=", self, other)
 
-    def _compute(self, function: np.ufunc, operator: str, *operands: Any) -> Self:
+    def _compute(self, function: Callable[..., Any], operator: str, *operands: Any) -> Self:
         """Combine this rank's elements of arrays of one shape, and numbers; the result is in the layout of the first array."""
         if not all(isinstance(operand, Distributed | Number | np.generic) for operand in operands):
             return NotImplemented  # type: ignore[no-any-return]
@@ -285,11 +346,6 @@ class Distributed:
     def __array__(self, *_: object, **__: object) -> NoReturn:
         self._refuse("numpy.asarray")
 
-    def __eq__(self, other: object) -> NoReturn:
-        self._refuse("==")
-
-    __hash__ = object.__hash__
-
     def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
         """A function of elements, on the local arrays of arrays of one layout, and numbers; others raise a TypeError."""
         is_of_elements = function.nout == 1 and function.signature is None
@@ -302,9 +358,15 @@ class Distributed:
             self._refuse(f"numpy.{function.__name__} with a {type(strange).__name__}")
         return combined
 
-    def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, operands: Sequence[Any], options: dict[str, Any]
+    ) -> Any:
         if function in (np.shape, np.ndim):
             return getattr(self, function.__name__)
+        if function in OF_ELEMENTS and not options and (function is not np.where or len(operands) == 3):
+            combined = self._compute(function, ",", *operands)
+            if combined is not NotImplemented:
+                return combined
         return self._refuse(f"{function.__module__}.{function.__name__}")
 
     def __repr__(self) -> str:

@@ -94,13 +94,16 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
         *((call, TypeError, rf"^{name} .*float64, .*: NumPy functions work on \.local, .*\.gather\(\).*psr\.linalg")
             for name, call in (
             ("numpy.asarray", lambda: np.asarray(of())), ("numpy.array_equal", lambda: np.array_equal(of(), of())),
-            ("numpy.stack", lambda: np.stack([of(), of()])), ("==", lambda: of() == of()), ("==", lambda: 3 in (of(),)),
-            ("==", lambda: of() != np.eye(3)), ("numpy.equal", lambda: np.eye(3) == of()),
+            ("numpy.stack", lambda: np.stack([of(), of()])), ("== with a str", lambda: of() == "x"),
+            ("!= with a ndarray", lambda: of() != np.eye(3)), ("numpy.equal", lambda: np.eye(3) == of()),
             ("numpy.exp", lambda: np.exp(of(), where=1)),
             ("numpy.linalg.solve", lambda: np.linalg.solve(of(), of())), ("numpy.add", lambda: np.add.reduce(of())),
             ("numpy.multiply with a ndarray", lambda: np.ones(3) * of()), ("numpy.power", lambda: np.power(of(), [2])),
             ("numpy.divmod", lambda: np.divmod(of(), 2)), ("numpy.subtract", lambda: of() - DESC.zeros()),
         )),
+        *((call, ValueError, r"^Distrib.* has no truth value: take \.any\(\) or \.all\(\)")
+            for call in (lambda: bool(of()), lambda: 3 in (of(),))),
+        (lambda: of().__setitem__(0, 1j), ArrayError, r"dtype complex128 cannot be assigned to an array of float64: take"),
         (lambda: of() + of()[:9], ArrayError, r"the shapes \(10, 12\) and \(9, 12\) differ: they must be equal"),
         (lambda: np.maximum(of(), DistributedArray(OUTSIDE, None)), ArrayError, r"different layouts, .*b\.redistribute\(a\)"),
         (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, .* a local_shape: .* give "),

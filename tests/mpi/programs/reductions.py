@@ -108,7 +108,8 @@ def operators(rng: random.Random) -> None:
     array, whole = drawn(rng)
     other, other_whole = drawn(rng, whole.shape)
     what = f"of {array!r} and {other!r}"
-    calls: list[Any] = [operator.add, operator.mul, operator.lt, operator.ge, lambda a, b: a.astype("c16") / (b + 40)]
+    calls: list[Any] = [operator.add, operator.mul, operator.lt, operator.ge, operator.eq, operator.ne]
+    calls.append(lambda a, b: a.astype("c16") / (b + 40))
     if {whole.dtype, other_whole.dtype} != {np.dtype(np.bool_)}:
         calls.append(operator.sub)
     with np.errstate(all="ignore"):
@@ -150,14 +151,26 @@ def elementwise(rng: random.Random) -> None:
         lambda a, b: np.hypot(a, 1.0),
         lambda a, b: +a,
         lambda a, b: np.equal(a, 0.5),
+        lambda a, b: (a == b) | ~(b != 3) ^ (a < 1) & (a >= 0),
+        lambda a, b: a // b + a % 3 + 7 // b + 7 % b,
+        lambda a, b: np.where(a > b, a, 0.0),
+        lambda a, b: np.clip(a, -1, 1) + np.round(b / 7, 1),
+        lambda a, b: (a + 1j * b).conj() * (a + 2j * b).imag + np.real(a * 1j),
+        lambda a, b: True | (a == b),
     ]
     for call in calls:
         result = call(x, y)
         assert result.desc == desc
         assert np.array_equal(result.gather(None), call(*wholes))
-    for wrong in (lambda: np.divmod(x, y), lambda: np.add.reduce(x), lambda: np.add(x, y, out=x), lambda: np.sort(x)):
+    for wrong in (lambda: np.divmod(x, y), lambda: np.add.reduce(x), lambda: np.add(x, y, out=x), lambda: np.sort(x),
+                  lambda: np.where(x > y), lambda: np.clip(x, 0, max=1), lambda: x == "x"):
         with pytest.raises(TypeError, match=r"\.local"):
             wrong()
+    part = x[2:7, 1:5]
+    assert np.array_equal((part * 1j).imag.gather(None), wholes[0][2:7, 1:5])
+    assert np.array_equal(part.real.own, part.own)
+    with pytest.raises(ValueError, match=r"no truth value: take \.any\(\)"):
+        assert x == y
     gram = x.T @ x
     assert gram.desc.axes == (0, 1)
     assert np.allclose(
