@@ -111,31 +111,130 @@ enum {
     FAR = 4096        /* lines at this distance, or a multiple, compete for the same places of a first cache */
 };
 
-#define GATHER(ITEM, SIDE) case ITEM: \
+/* Tiles of constant sides. Offsets that are used often are copied, since for the compiler each byte that is written may be one of theirs;
+ * each kind of tile is a function, so that the copies are in registers. */
+#if defined(__GNUC__)
+#define KIND static __attribute__((noinline)) void
+#else
+#define KIND static void
+#endif
+#define PARAMETERS char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1
+#define COPIED(COPY, PLACES, SIDE) UNROLLED for (k = 0; k < SIDE; k++) COPY[k] = PLACES[k]
+
+/* Of squares; those of 8 bytes are small, and many. */
+INLINE void fetch_next_tile(const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t side)
+{
+    ptrdiff_t i;
+    for (i = 0; i < side && (from0[1] - from0[0]) % FAR; i++)  /* of these lines: no prefetcher follows so many */
+        __builtin_prefetch(s + from0[i] + from1[0] + 64);
+}
+KIND tile_of_squares_8(PARAMETERS)
+{
+    ptrdiff_t source[SQUARE_TILE], target[SQUARE_TILE], i, j, k;
+    fetch_next_tile(s, from0, from1, SQUARE_TILE);
+    COPIED(source, from0, SQUARE_TILE);
+    COPIED(target, to1, SQUARE_TILE);
+    UNROLLED for (i = 0; i < SQUARE_TILE; i += 2)
+        UNROLLED for (j = 0; j < SQUARE_TILE; j += 2)
+            turn(d + to0[i], target + j, s + from1[j], source + i, 8, 0);
+}
+#define OF_SQUARES(ITEM, SIDE) \
+INLINE void tile_of_squares_##ITEM(PARAMETERS) \
+{ \
+    fetch_next_tile(s, from0, from1, SIDE); \
+    gather_squares(d, to0, to1, s, from0, from1, SIDE, SIDE, ITEM); \
+}
+OF_SQUARES(1, 2 * SQUARE_TILE)
+OF_SQUARES(2, SQUARE_TILE)
+OF_SQUARES(4, SQUARE_TILE)
+OF_SQUARES(16, SQUARE_TILE)
+/* Lines of the target from elements in any places, 16 bytes at a time. */
+#define COLLECTED(ITEM, SIDE, NUMBER) \
+KIND tile_collected_##ITEM(PARAMETERS) \
+{ \
+    typedef NUMBER Vector __attribute__((vector_size(16))); \
+    ptrdiff_t source[SIDE], i, j, k; \
+    COPIED(source, from0, SIDE); \
+    for (j = 0; j < SIDE; j++) { \
+        const char *from = s + from1[j]; \
+        char *to = d + to0[0] + to1[j]; \
+        UNROLLED for (i = 0; i < SIDE; i += 16 / ITEM) { \
+            Vector vector = {0}; \
+            UNROLLED for (k = 0; k < 16 / ITEM; k++) { \
+                NUMBER number; \
+                memcpy(&number, from + source[i + k], ITEM); \
+                vector[k] = number; \
+            } \
+            memcpy(to + i * ITEM, &vector, 16); \
+        } \
+    } \
+}
+/* Lines of the source to any places. */
+#define SPREAD(ITEM, SIDE, NUMBER) \
+KIND tile_spread_##ITEM(PARAMETERS) \
+{ \
+    typedef NUMBER Vector __attribute__((vector_size(16))); \
+    ptrdiff_t target[SIDE], i, j, k; \
+    NUMBER number; \
+    Vector vector; \
+    COPIED(target, to1, SIDE); \
+    for (i = 0; i < SIDE; i++) { \
+        const char *from = s + from0[i] + from1[0]; \
+        char *to = d + to0[i]; \
+        UNROLLED for (j = 0; j < SIDE; j += 16 / ITEM) { \
+            memcpy(&vector, from + j * ITEM, 16); \
+            UNROLLED for (k = 0; k < 16 / ITEM; k++) { \
+                number = vector[k]; \
+                memcpy(to + target[j + k], &number, ITEM); \
+            } \
+        } \
+    } \
+}
+/* Of single elements. */
+#define OF_ITEMS(ITEM, SIDE) \
+KIND tile_of_items_##ITEM(PARAMETERS) \
+{ \
+    ptrdiff_t source[SIDE], target[SIDE], i, j, k; \
+    COPIED(source, from1, SIDE); \
+    COPIED(target, to1, SIDE); \
+    UNROLLED for (i = 0; i < SIDE; i++) { \
+        const char *from = s + from0[i]; \
+        char *to = d + to0[i]; \
+        UNROLLED for (j = 0; j < SIDE; j++) \
+            memcpy(to + target[j], from + source[j], ITEM); \
+    } \
+}
+#define EACH(ITEM, SIDE, NUMBER) COLLECTED(ITEM, SIDE, NUMBER) SPREAD(ITEM, SIDE, NUMBER) OF_ITEMS(ITEM, SIDE)
+EACH(2, SQUARE_TILE, uint16_t)
+EACH(4, SQUARE_TILE, uint32_t)
+EACH(8, SQUARE_TILE, uint64_t)
+OF_ITEMS(1, 2 * SQUARE_TILE)
+OF_ITEMS(3, SQUARE_TILE)
+OF_ITEMS(16, SQUARE_TILE)
+OF_ITEMS(24, SQUARE_TILE)
+
+#define ARGUMENTS (d, to0, to1, s, from0, from1)
+#define IN_LINES(PLACES, ITEM) adjacent(PLACES, SQUARE_TILE * (ITEM == 1 ? 2 : 1), ITEM)
+#define OTHER(ITEM, SIDE, TILE) case ITEM: \
     if (rows != SIDE || columns != SIDE) \
         gather_items(d, to0, to1, s, from0, from1, rows, columns, ITEM); \
-    else if (16 % ITEM == 0 && adjacent(to0, SIDE, ITEM) && adjacent(from1, SIDE, ITEM)) { \
-        for (i = 0; i < SIDE && (from0[1] - from0[0]) % FAR; i++)  /* the next tile of these lines: no prefetcher follows so many */ \
-            __builtin_prefetch(s + from0[i] + from1[0] + 64); \
-        gather_squares(d, to0, to1, s, from0, from1, SIDE, SIDE, ITEM); \
-    } else \
-        UNROLLED for (i = 0; i < SIDE; i++)  /* it has few squares, or none, as in cyclic layouts */ \
-            UNROLLED for (j = 0; j < SIDE; j++) \
-                memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], ITEM); \
+    else \
+        TILE; \
     break
-/* Constant sizes let the compiler use registers. */
-static inline void gather(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1,
-                          ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
+#define NUMBERS(ITEM) OTHER(ITEM, SQUARE_TILE, \
+    if (!IN_LINES(to0, ITEM)) \
+        if (IN_LINES(from1, ITEM)) tile_spread_##ITEM ARGUMENTS; else tile_of_items_##ITEM ARGUMENTS; \
+    else if (IN_LINES(from1, ITEM)) tile_of_squares_##ITEM ARGUMENTS; else tile_collected_##ITEM ARGUMENTS)
+static inline void gather(PARAMETERS, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    ptrdiff_t i, j;
     switch (item) {
-    GATHER(8, SQUARE_TILE);
-    GATHER(4, SQUARE_TILE);
-    GATHER(2, SQUARE_TILE);
-    GATHER(1, 2 * SQUARE_TILE);
-    GATHER(16, SQUARE_TILE);
-    GATHER(24, SQUARE_TILE);
-    GATHER(3, SQUARE_TILE);
+    NUMBERS(8);
+    NUMBERS(4);
+    NUMBERS(2);
+    OTHER(1, 2 * SQUARE_TILE, if (IN_LINES(to0, 1) && IN_LINES(from1, 1)) tile_of_squares_1 ARGUMENTS; else tile_of_items_1 ARGUMENTS);
+    OTHER(16, SQUARE_TILE, if (IN_LINES(to0, 16) && IN_LINES(from1, 16)) tile_of_squares_16 ARGUMENTS; else tile_of_items_16 ARGUMENTS);
+    OTHER(24, SQUARE_TILE, tile_of_items_24 ARGUMENTS);
+    OTHER(3, SQUARE_TILE, tile_of_items_3 ARGUMENTS);
     default: gather_items(d, to0, to1, s, from0, from1, rows, columns, item);
     }
 }
