@@ -4,9 +4,9 @@
     python benchmarks/bounds.py broad.json
 
 The time of memcpy is that of the same run. Of an array that fits into the last cache each element that moves to another rank
-is written twice. Of a larger one the second time is in the cache; where runs of B are shorter than two cache lines, these cannot
-be written past the cache, and are read before. A store writes a run, or 32 bytes of it, or where lines cross 16; one takes 0.33
-ns, as measured in the first cache on an AMD EPYC. The two times are not added: each is less than what a program can do.
+is written twice. Of a larger one the second time is in the cache; where runs of B are shorter than two cache lines, these
+cannot be written past the cache, and are read first. A store writes a run, or 32 bytes of it, or for crossing lines 16;
+one takes 0.33 ns, as measured in the first cache on an AMD EPYC. The two times are not added: each is less than can be done.
 """
 
 from __future__ import annotations
