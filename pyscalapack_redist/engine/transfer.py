@@ -39,7 +39,7 @@ from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import SeriesMessages
 from ..exchanges.shared import RingAndMPI
 from ..layout.dtypes import dtype_digest
-from ..tracebacks import brief_methods, shorten
+from ..tracebacks import brief, shorten
 from .arrays_between import allocate, locate_arrays
 from .binding import Binding, BoundStages, Dtypes, Operands
 from .local_arrays import BY_COLUMNS, BY_ROWS
@@ -73,7 +73,6 @@ QUEUED, VOTING, READY, MOVING, COMPLETE = State.QUEUED, State.VOTING, State.READ
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
-@brief_methods
 class Transfer(Generic[Result]):
     """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
 
@@ -708,6 +707,7 @@ class Transfer(Generic[Result]):
 
     # -- for the user
 
+    @brief
     def test(self) -> bool:
         """Make progress without waiting; True when the redistribution is complete. Not collective.
 
