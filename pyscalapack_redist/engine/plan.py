@@ -20,6 +20,7 @@ from ..comm.group import Group
 from ..comm.series import Series
 from ..comm.vote import Outcome, Vote, digest
 from ..exchanges.pipeline import Nonblocking
+from ..layout.descriptor import Descriptor
 from ..layout.dtypes import dtype_digest
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
@@ -278,9 +279,12 @@ class Plan:
         if binding.kinds is None:
             elements, makers = self.new_elements, list[Any]()
             for k, (pair, out, target) in enumerate(zip(self.pairs, outs, targets, strict=True)):
-                make = pair.desc_b.empty if pair.part is None else pair.desc_b.zeros
-                is_new = target is not None and target is not out
-                makers.append(checked_maker(make, elements, self.pairs, k) if is_new else None)
+                if target is None or target is out:
+                    makers.append(None)
+                else:
+                    assert isinstance(pair.desc_b, Descriptor)
+                    make = pair.desc_b._maker(zeroed=pair.part is not None)
+                    makers.append(checked_maker(make, elements, self.pairs, k))
             known = [array if isinstance(array, np.ndarray) else None for array in arrays]
             try:
                 binding.kinds = Kinds(known, list(targets), makers)
