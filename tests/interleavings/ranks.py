@@ -354,16 +354,24 @@ def _call(traffic: Any, kinds: Any, vote: Any, item: int, check_peers: Callable[
     return Call(traffic, kinds, vote, item, pausing, *others)
 
 
-def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
-    real = getattr(layout, name)
+def _made(real: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes arrays, unless there is no memory."""
 
-    def make(self: Descriptor | Tiles, *arguments: Any, **options: Any) -> Any:
+    def make(*arguments: Any, **options: Any) -> Any:
         if _here().no_memory:
             _here().lacked_memory = True
             raise MemoryError("no memory for an array")
-        return real(self, *arguments, **options)
+        return real(*arguments, **options)
 
     return make
+
+
+_maker = Descriptor._maker
+
+
+def _making(self: Descriptor, zeroed: bool) -> Callable[[Any], Any]:
+    """What a plan keeps to make new arrays by."""
+    return _made(_maker(self, zeroed))
 
 
 _allocate = transfers.allocate
@@ -452,7 +460,8 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (Series, "count_vote", _with_purpose(Series.count_vote, lambda series: f"vote {series.votes} of {series.tag}")),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (make, "group_of", _group_of),
-    *((layout, name, _made(layout, name)) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
+    *((layout, name, _made(getattr(layout, name))) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
+    (Descriptor, "_maker", _making),
 ]
 
 

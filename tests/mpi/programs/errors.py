@@ -329,6 +329,8 @@ def memory() -> None:
         for name in ("empty", "zeros"):
             made = guarded(getattr(psr.Descriptor, name))
             patches.enter_context(mock.patch.object(psr.Descriptor, name, made))
+        kept = psr.Descriptor._maker  # what a plan makes its arrays by
+        patches.enter_context(mock.patch.object(psr.Descriptor, "_maker", lambda *given, **_: guarded(kept(*given, **_))))
         for number, options in enumerate([{}, {"exchange": "nonblocking"}]):
             plan = psr.redistribute(A, B, dtype=float, memory_limit=10_000 + number, **options)
             both = psr.batch(plan, plan)
