@@ -18,6 +18,7 @@ from .errors import ArrayError, DescriptorError, shown
 from .layout.arrays import host_array
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
+from .layout.dimensions import BALANCED
 from .layout.distributed import Distributed, whole_layout
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.tiles import LAYOUTS, Layout
@@ -177,6 +178,6 @@ def from_local(array: NDArray[Any] | None, comm: MPI.Intracomm, *, axis: int = 0
             )
     heights = [0 if each is None else each[0][dim] for each in of_ranks]
     grid = ProcessGrid([len(heights) if k == dim else 1 for k in range(len(shape))], comm)
-    blocks = [Blocks(heights) if k == dim else max(1, n) for k, n in enumerate(shape)]
+    blocks = [Blocks(heights) if k == dim else BALANCED for k in range(len(shape))]
     desc = Descriptor([sum(heights) if k == dim else n for k, n in enumerate(shape)], blocks, grid)
     return DistributedArray._from_result(desc, None if array is None else host_array("array", array), dtype)

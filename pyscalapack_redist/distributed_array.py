@@ -224,6 +224,17 @@ class DistributedArray(Distributed):
         """The mean over all elements, or along dimensions; float32 is summed as float64. Collective, as `sum`."""
         return mean(self, axis)
 
+    def var(self, axis: Axis = None) -> Any:
+        """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`; two votes."""
+        means = np.asarray(self.mean(axis))
+        if axis is not None:
+            means = np.expand_dims(means, axis)
+        return (abs(self - means) ** 2).mean(axis)
+
+    def std(self, axis: Axis = None) -> Any:
+        """The standard deviation, the square root of `var`. Collective, as `var`."""
+        return np.sqrt(self.var(axis))
+
     def min(self, axis: Axis = None) -> Any:
         """The least element, NaN if there is one, as by `numpy.min`. Collective, as `sum`."""
         return reduced(self, np.minimum, "min", axis)
@@ -362,7 +373,7 @@ def _matmul(a: object, b: object) -> DistributedArray:
 # Functions of NumPy, and the methods that they are
 REDUCTIONS: dict[Callable[..., Any], str] = {
     getattr(np, name): name.removeprefix("a") if name in ("amin", "amax") else name
-    for name in ("sum", "mean", "min", "max", "amin", "amax", "any", "all", "argmin", "argmax", "trace")
+    for name in ("sum", "mean", "var", "std", "min", "max", "amin", "amax", "any", "all", "argmin", "argmax", "trace")
 }
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
 D = TypeVar("D", bound=Distributed)

@@ -80,6 +80,11 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         picks = read_index(array.shape, key)
         shape = tuple([pick.number for pick in picks if not pick.is_dropped])
         values = np.asarray(value)
+        if values.dtype.hasobject:
+            raise ArrayError(
+                f"value = {shown(value)}: each rank writes its own elements, so all give the same number or NumPy array; "
+                "psr.distribute(array, desc) makes a distributed array of one that a single rank has"
+            )
         _check_real(array, values.dtype)
         try:
             values = np.broadcast_to(values, shape)

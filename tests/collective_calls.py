@@ -117,6 +117,8 @@ TABLE: dict[str, Row] = {
     "DistributedArray.load": Row(lambda s, _: psr.DistributedArray.load(s.desc, s.path)),
     "DistributedArray.max": Row(lambda s, _: s.a.max()),
     "DistributedArray.mean": Row(lambda s, _: s.a.mean()),
+    "DistributedArray.std": Row(lambda s, _: s.a.std()),
+    "DistributedArray.var": Row(lambda s, _: s.a.var()),
     "DistributedArray.min": Row(lambda s, _: s.a.min()),
     "DistributedArray.redistribute": Row(lambda s, _: s.a.redistribute(s.columns)),
     "DistributedArray.save": Row(lambda s, _: s.a.save(s.path)),

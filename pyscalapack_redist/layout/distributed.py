@@ -7,6 +7,7 @@ this class.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from numbers import Number
@@ -122,6 +123,11 @@ class Distributed:
         """
         return self._local
 
+    @local.setter
+    def local(self, local: Any) -> None:
+        if local is not self._local:  # what `a.local *= 2` assigns
+            raise AttributeError("local stays the same array: write into it, as a.local[...] = values, or make another array")
+
     @property
     def own(self) -> Any:
         """This rank's elements, a view of `local`: of a part, as `a[5:7, 3:9]`, those of the part alone. Not collective.
@@ -137,6 +143,11 @@ class Distributed:
     def shape(self) -> tuple[int, ...]:
         """Global shape; of the sub-array for a slice."""
         return self._desc.shape
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the whole array, or of the part."""
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -186,7 +197,8 @@ class Distributed:
     def _with(self, function: Callable[..., Any]) -> Self:
         """A new array with the values of a function of this rank's elements, tile by tile; of a part, an array of its own."""
         result = type(self)(whole_layout(self._desc), _on_tiles(function, self.own))
-        result._dtype = self._dtype
+        if self._dtype is not None:  # of a rank without a tile
+            result._dtype = function(np.empty(0, self._dtype)).dtype
         return result
 
     def copy(self) -> Self:
@@ -310,8 +322,11 @@ class Distributed:
         return self._compute(np.greater_equal, ">=", self, other)
 
     def _compute(self, function: Callable[..., Any], operator: str, *operands: Any) -> Self:
-        """Combine this rank's elements of arrays of one shape, and numbers; the result is in the layout of the first array."""
-        if not all(isinstance(operand, Distributed | Number | np.generic) for operand in operands):
+        """Combine this rank's elements of arrays of one shape, numbers, and NumPy arrays that all ranks have whole.
+
+        The result is in the layout of the first distributed array.
+        """
+        if not all(map(_is_operand, operands)):
             return NotImplemented  # type: ignore[no-any-return]
         first, *others = [operand for operand in operands if isinstance(operand, Distributed)]
         layout = whole_layout(first.desc)
@@ -321,11 +336,11 @@ class Distributed:
             if whole_layout(other.desc) != layout:
                 brought = first._brought(other, layout, operator)
                 operands = tuple([brought if operand is other else operand for operand in operands])
-        values = [operand.own if isinstance(operand, Distributed) else operand for operand in operands]
+        values = [_own_of(operand, first) for operand in operands]
         result = type(self)(layout, _on_tiles(function, *values))
         are_known = all(operand.dtype is not None for operand in operands if isinstance(operand, Distributed))
         if result.dtype is None and are_known:  # of a rank without a tile
-            empty = [np.empty(0, each.dtype) if isinstance(each, Distributed) else each for each in operands]
+            empty = [np.empty(0, getattr(each, "dtype", None)) if np.ndim(each) else each for each in operands]
             result._dtype = function(*empty).dtype
         return result
 
@@ -350,11 +365,13 @@ class Distributed:
         """A function of elements, on the local arrays of arrays of one layout, and numbers; others raise a TypeError."""
         is_of_elements = function.nout == 1 and function.signature is None
         if method != "__call__" or options or not (is_of_elements or function is np.matmul):
-            self._refuse(f"numpy.{function.__name__}")
+            self._refuse(f"numpy.{function.__name__} in this form")
+        if function is np.matmul and isinstance(operands[0], Distributed):
+            return operands[0] @ operands[1]
         operator = OPERATORS.get(function) if isinstance(operands[0], np.ndarray | np.generic) else None
         combined = self._compute(function, ",", *operands) if operator is None else getattr(self, operator)(operands[0])
         if combined is NotImplemented:
-            strange = next(each for each in operands if not isinstance(each, Distributed | Number | np.generic))
+            strange = next(each for each in operands if not _is_operand(each))
             self._refuse(f"numpy.{function.__name__} with a {type(strange).__name__}")
         return combined
 
@@ -407,6 +424,45 @@ def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[...,
         return call
 
     return decorated
+
+
+def _is_operand(operand: object) -> bool:
+    """Whether an operation of elements takes it."""
+    is_array = isinstance(operand, np.ndarray) and not isinstance(operand, np.ma.MaskedArray)
+    return is_array or isinstance(operand, Distributed | Number | np.generic)
+
+
+def _own_of(operand: Any, array: Distributed) -> Any:
+    """This rank's elements of an operand; of a NumPy array, which may broadcast, those in the places of a distributed one."""
+    if isinstance(operand, Distributed):
+        return operand.own
+    if not isinstance(operand, np.ndarray) or not operand.ndim:
+        return operand
+    desc = array.desc
+    missing = desc.ndim - operand.ndim
+    whole = operand.reshape((1,) * missing + operand.shape) if missing > 0 else operand
+    if missing < 0 or any(n not in (1, size) for n, size in zip(whole.shape, desc.shape, strict=True)):
+        raise ArrayError(
+            f"a NumPy array of shape {operand.shape} cannot be combined with a distributed one of shape {desc.shape}: it is "
+            "taken to be whole, the same on all ranks, and must broadcast to that shape; .own has this rank's elements"
+        )
+
+    def part(indices: Sequence[Any]) -> Any:
+        return whole[np.ix_(*([0] if n == 1 else index for n, index in zip(whole.shape, indices, strict=True)))]
+
+    if isinstance(desc, Descriptor):
+        if desc.coords is None:
+            return np.zeros((), operand.dtype)
+        return part([desc.global_indices(dim) for dim in range(desc.ndim)])
+    axes = desc.distributions
+    tiles = [part([axis.global_indices(p) for axis, p in zip(axes, place, strict=True)]) for place in desc.own_places]
+    if isinstance(array.local, list | tuple):
+        return tiles
+    flat = np.ones(array.local.shape, operand.dtype)  # tiles at offsets, perhaps with gaps
+    for view, tile in zip(desc.own_arrays(flat), tiles, strict=True):
+        if view is not None:
+            view[...] = tile
+    return flat
 
 
 def _on_tiles(function: Callable[..., Any], *operands: Any) -> Any:

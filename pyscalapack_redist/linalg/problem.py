@@ -781,7 +781,7 @@ def _dtype_difference(
         return f"{name} has dtype {dtype}{on} and {other_dtype}{on_other}: make them equal by {name}.astype"
     return (
         f"{name} has dtype {dtype}{on} and {other} has {other_dtype}{on_other}: ScaLAPACK converts nothing, so make them "
-        f"equal by {other}.astype({str(dtype)!r})"
+        f"equal by .astype({str(np.result_type(dtype, other_dtype))!r})"
     )
 
 

@@ -135,6 +135,25 @@ def operators(rng: random.Random) -> None:
     same(array.astype("f8" if whole.dtype.kind != "c" else "c16").gather(None), whole, what, has_dtype=False)
 
 
+def with_numpy(rng: random.Random) -> None:
+    """Operators with NumPy arrays, which all ranks have whole."""
+    array, whole = drawn(rng)
+    shape = [rng.choice([1, n]) for n in whole.shape][rng.randrange(len(whole.shape) + 1) :]
+    values = np.random.default_rng(rng.randrange(2**30)).integers(1, 9, shape).astype(rng.choice(["f4", "f8", "i2", "D"]))
+    call = rng.choice([operator.add, operator.mul, operator.ne, lambda a, b: b * a, lambda a, b: np.where(a == b, b, a)])
+    with np.errstate(all="ignore"):
+        result, expected = call(array, values), call(whole, values)
+    what = f"of {array!r} and an array of shape {shape}"
+    assert result.dtype == expected.dtype, what
+    same(result.gather(None), expected, what)
+    if whole.ndim == 2 and whole.dtype.char == "d" and whole.size and np.isfinite(whole).all():
+        centred = array - array.mean(axis=0)
+        assert np.allclose(centred.gather(None), whole - whole.mean(axis=0))
+        for axis in (None, 0, 1, -1, (0, 1)):
+            assert np.allclose(array.std(axis), whole.std(axis))
+            assert np.allclose(np.var(array, axis=axis), whole.var(axis))
+
+
 def elementwise(rng: random.Random) -> None:
     """Functions of elements, on arrays of one layout and numbers."""
     desc = psr.Descriptor((9, 7), rng.choice([2, 3, None]), psr.ProcessGrid((SIZE, 1), WORLD))
@@ -171,6 +190,13 @@ def elementwise(rng: random.Random) -> None:
     assert np.array_equal(part.real.own, part.own)
     with pytest.raises(ValueError, match=r"no truth value: take \.any\(\)"):
         assert x == y
+    assert np.allclose(np.matmul(x.T, y).gather(None), wholes[0].T @ wholes[1])
+    local = x.local
+    x.local *= 2
+    assert x.local is local
+    x.local /= 2
+    with pytest.raises(AttributeError, match="local stays the same array"):
+        x.local = np.zeros((9, 7))
     gram = x.T @ x
     assert gram.desc.axes == (0, 1)
     assert np.allclose(
@@ -235,6 +261,7 @@ if __name__ == "__main__":
     for _ in range(int(sys.argv[2])):
         random_case(rng)
         operators(rng)
+        with_numpy(rng)
     elementwise(rng)
     of_few_ranks()
     refused()
