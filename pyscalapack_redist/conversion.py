@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .adapters.adapter import adapter_of, find
+from .adapters.adapter import Blueprint, adapter_of, find
 from .adapters.arguments import array_to_write, blueprint_for, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
 from .comm.groups import group_of
@@ -130,15 +132,11 @@ def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Op
     parts = [array.local]
     if not all(fits for _, fits in known):
         options = options._replace(dtype=dtype, comm=comm)
+        is_part = options.part is not None
+        new_arrays = functools.cache(lambda: _new_arrays(blueprint, dtype, is_part))
         parts = [
-            _moved(
-                _planned(array.desc, layout, options),
-                array.local,
-                dtype,
-                blueprint.order,
-                options.part is not None,
-            )
-            for layout in blueprint.layouts
+            _moved(_planned(array.desc, layout, options), array.local, lambda k=k: new_arrays()[k])  # type: ignore[misc]
+            for k, layout in enumerate(blueprint.layouts)
         ]
     result: Any = None
 
@@ -162,15 +160,21 @@ def _is_in_order(local: Any, order: str) -> bool:
     )
 
 
-def _moved(to_layout: Redistribution, local: Any, dtype: np.dtype[Any], order: str, is_part: bool) -> Any:
-    """The result of a plan in a new local array, of tiles in a list; 0 where the plan writes nothing. Collective."""
-    layout: Layout = to_layout.desc_b
+def _new_arrays(blueprint: Blueprint, dtype: np.dtype[Any], is_part: bool) -> Sequence[Any]:
+    """New local arrays for the layouts of a blueprint, of tiles a list; of 0 where not all of it is written."""
+    if blueprint.allocate is not None:
+        return blueprint.allocate(dtype, is_part)
+    order = blueprint.order
+    return [
+        new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
+        if isinstance(layout, Descriptor)
+        else [new_array(shape, dtype, order, is_part) for shape in layout.local_shapes]
+        for layout in blueprint.layouts
+    ]
 
-    def make() -> Any:
-        if isinstance(layout, Descriptor):
-            return new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
-        return [new_array(shape, dtype, order, is_part) for shape in layout.local_shapes]
 
+def _moved(to_layout: Redistribution, local: Any, make: Callable[[], Any]) -> Any:
+    """The result of a plan in a new local array. Collective."""
     with Guard() as guard:
         out = guard.attempt(make)
         error = guard.take_interrupts()

@@ -50,11 +50,15 @@ class Blueprint(NamedTuple):
         Makes the object of the local arrays of this rank: one argument for each layout, an array, or a list of arrays for
         `Tiles`, and the keyword `dtype`, equal on all ranks. The object may keep their memory. On a rank outside a grid the
         array is empty.
+    allocate : callable, optional
+        Makes the local arrays of this rank, one for each layout: parts of memory of which the object is made. Arguments: the
+        dtype, and whether all elements are 0 first. By default each is an array of its own, of `Tiles` a list of such.
     """
 
     layouts: Sequence[Any]
     order: str
     build: Callable[..., Any]
+    allocate: Callable[[np.dtype[Any], bool], Sequence[Any]] | None = None
 
 
 class Adapter(ABC):
@@ -115,6 +119,7 @@ ADAPTERS = {
     "nvmath": "nvmath:NvmathDistributions",
     "petsc4py": "petsc:PetscObjects",
     "scalapack4py": "scalapack4py:NPScalArrays",
+    "torch": "torch:DTensors",
 }
 PARTITIONED = "__partitioned__"
 OWN_TYPES = frozenset(

@@ -30,6 +30,7 @@ class Rows:
         ("nvmath", 2, "D"),
         ("petsc4py", 2, "adapter"),
         ("scalapack4py", 2, "D"),
+        ("torch", 2, "few"),
     ],
 )
 def test_adapter(package: str, ranks: int, arguments: str) -> None:
@@ -79,6 +80,7 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
         *(("gpaw", ranks) for ranks in (1, 4, 5)),
         *(("dask", ranks) for ranks in (1, 2, 4, 6)),
         *(("nvmath", ranks) for ranks in (1, 3, 4, 6)),
+        *(("torch", ranks) for ranks in (1, 3, 4, 6)),
     ],
 )
 def test_package(package: str, ranks: int) -> None:

@@ -64,8 +64,8 @@ def check_conversions(x: Any, local_of: Local, indices_of: Indices, dtype: Any, 
         comm.Barrier()
 
 
-def check_linalg(x: Any, comm: MPI.Intracomm = WORLD) -> None:
-    """Results for a square array: of its kind, in its layout, and right."""
+def check_linalg(x: Any, numpy_of: Callable[[Any], Any] = np.asarray, comm: MPI.Intracomm = WORLD) -> None:
+    """Results for a square array: of its kind, in its layout, and right. `numpy_of` has those that each rank has whole."""
     layout = psr.layout_of(x, comm)
     n = layout.shape[0]
     blocks = blocks_of((n, n), comm)
@@ -79,13 +79,14 @@ def check_linalg(x: Any, comm: MPI.Intracomm = WORLD) -> None:
 
     w, v = psr.linalg.eigh(x)
     vectors = whole_of(v)
+    w = numpy_of(w)
     assert np.allclose(w, np.linalg.eigvalsh(whole), rtol=0, atol=1e-11)
     assert np.allclose(whole @ vectors, vectors * w, rtol=0, atol=1e-10)
     lower = whole_of(psr.linalg.cholesky(x, lower=True))
     assert np.allclose(lower @ lower.T, whole, rtol=0, atol=1e-10)
     assert np.allclose(whole @ whole_of(psr.linalg.solve(x, x)), whole, rtol=0, atol=1e-9)
     u, s, vh = psr.linalg.svd(x)
-    assert np.allclose(whole_of(u) * s @ whole_of(vh), whole, rtol=0, atol=1e-10)
+    assert np.allclose(whole_of(u) * numpy_of(s) @ whole_of(vh), whole, rtol=0, atol=1e-10)
     assert np.array_equal(whole_of(x), whole)
 
 

@@ -1,0 +1,250 @@
+"""DTensors with many placements, to each other and to blocks; linalg; errors. Argument: "few"."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import process_group
+import torch
+import torch.distributed as dist
+from conversions import check_conversions, check_linalg, check_refused
+from mpi4py import MPI
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+import pyscalapack_redist as psr
+
+WORLD = MPI.COMM_WORLD
+SIZE, RANK = WORLD.size, WORLD.rank
+Placements = Sequence[Any]
+
+
+def part_of(whole: torch.Tensor, mesh: Any, placements: Placements) -> torch.Tensor:
+    """This process's part of a tensor, as PyTorch cuts it: a copy, and nothing outside the mesh."""
+    place = mesh.get_coordinate()
+    if place is None:
+        return whole.new_empty(0)
+    for k, placement in enumerate(placements):
+        if not placement.is_replicate():
+            whole = placement._split_tensor(whole, mesh.shape[k], with_padding=False)[0][place[k]]
+    return whole.contiguous().clone()
+
+
+def sharded(whole: torch.Tensor, mesh: Any, placements: Placements) -> Any:
+    local = part_of(whole, mesh, placements)
+    return DTensor.from_local(local, mesh, placements, shape=whole.shape, stride=whole.stride())
+
+
+def numbers(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.arange(int(np.prod(shape)), dtype=torch.float64).reshape(shape).to(dtype)
+
+
+def check(x: Any, whole: torch.Tensor, mesh: Any, placements: Placements) -> None:
+    """A DTensor with these placements, and its part the one that PyTorch would cut, bit by bit."""
+    assert type(x) is DTensor
+    assert (x.device_mesh, x.placements) == (mesh, tuple(placements))
+    assert (x.shape, x.stride(), x.dtype) == (whole.shape, whole.stride(), whole.dtype)
+    local, expected = x.to_local(), part_of(whole, mesh, placements)
+    assert local.dtype == whole.dtype
+    assert local.shape == expected.shape
+    assert bytes_of(local) == bytes_of(expected)
+
+
+def bytes_of(x: torch.Tensor) -> bytes:
+    return x.contiguous().view(torch.uint8).numpy().tobytes() if x.numel() else b""
+
+
+def strided(dim: int, factor: int) -> Any:
+    return _StridedShard(dim, split_factor=factor)
+
+
+def meshes(few: bool) -> list[Any]:
+    """Meshes of one to three dimensions, of all ranks and of some, in several orders. All ranks make all of them."""
+    ranks = np.arange(SIZE)
+    found = [DeviceMesh("cpu", ranks), DeviceMesh("cpu", ranks[: max(1, SIZE // 2)])]
+    if not few:
+        found += [DeviceMesh("cpu", ranks[::-1].copy()), DeviceMesh("cpu", ranks.reshape(1, -1))]
+    if SIZE % 2 == 0:
+        found.append(DeviceMesh("cpu", np.random.default_rng(3).permutation(ranks).reshape(2, -1)))
+    if SIZE % 4 == 0:
+        found.append(DeviceMesh("cpu", ranks.reshape(2, -1, 2)))
+    return found
+
+
+def placements_for(mesh: Any, ndim: int) -> list[Placements]:
+    each = [Replicate(), Shard(0), strided(0, 2)]
+    if ndim > 1:
+        each += [Shard(1), strided(1, 3)]
+    return [list(choice) for choice in itertools.product(each, repeat=mesh.ndim)]
+
+
+def check_moves(few: bool) -> None:
+    """Placements on a mesh to others on any mesh; to blocks and back. Some sizes leave ranks without elements."""
+    rng = np.random.default_rng(20260)
+    for shape in [(7, 9)] if few else [(7, 9), (5,), (13, 6, 2), (1, 24), (0, 4)]:
+        whole = numbers(shape)
+        blocks = psr.Descriptor(shape, 2, psr.ProcessGrid((1,) * (len(shape) - 1) + (SIZE,), WORLD))
+        cases = [(mesh, chosen) for mesh in meshes(few) for chosen in placements_for(mesh, len(shape))]
+        for k in rng.permutation(len(cases))[: 12 if few else 60]:
+            x = sharded(whole, *cases[k])
+            check(x, whole, *cases[k])
+            target = cases[rng.integers(len(cases))]
+            check(psr.redistribute(x, like=target), whole, *target)
+            check(psr.redistribute(x, like=sharded(0 * whole, *target)), whole, *target)
+            moved = psr.redistribute(x, blocks)
+            assert np.array_equal(moved.local, whole.numpy()[np.ix_(*map(blocks.global_indices, range(len(shape))))])
+            check(psr.redistribute(moved, like=x), whole, *cases[k])
+            if len(shape) == 2:
+                upper = psr.redistribute(x, uplo="U", like=target)
+                diagonal = max(0, shape[0] - shape[1])
+                check(upper, torch.triu(whole, -diagonal), *target)
+
+
+def check_full() -> None:
+    """PyTorch itself puts a result together, and goes on with it."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    whole = numbers((4 * SIZE, 6))
+    y = psr.redistribute(sharded(whole, mesh, [Shard(1)]), like=(mesh, [Shard(-2)]))
+    assert torch.equal(y.full_tensor(), whole)
+    assert torch.equal((y @ y.T).full_tensor(), whole @ whole.T)
+    pending = y.redistribute(placements=[Replicate()], async_op=True)
+    check(psr.redistribute(pending, like=(mesh, [Shard(1)])), whole, mesh, [Shard(1)])
+
+
+def check_dtypes() -> None:
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    names = "bfloat16 float16 float32 complex64 complex128 int8 uint8 int16 uint16 int32 int64 bool"
+    names += " float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"
+    for name in names.split():
+        whole = numbers((5, 7), getattr(torch, name))
+        x = sharded(whole, mesh, [Shard(0)])
+        check(psr.redistribute(x, like=(mesh, [Shard(1)])), whole, mesh, [Shard(1)])
+        assert psr.as_distributed(x).dtype == name
+
+
+def check_memory() -> None:
+    """A view has the memory of the local tensor; `copy_to` writes into it; all replicas are written, or none."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    whole = numbers((2 * SIZE, 3))
+    for placements in ([Shard(0)], [Shard(1)], [Replicate()]):
+        x = sharded(0 * whole, mesh, placements)
+        view = psr.as_distributed(x)
+        assert view.desc == psr.layout_of(x)
+        assert not x.to_local().numel() or view.local.ctypes.data == x.to_local().data_ptr()
+        check_conversions(x, lambda x: x.to_local().numpy(), indices_of, float)
+        psr.copy_to(sharded(whole, mesh, [Shard(1)]), x)
+        check(x, whole, mesh, placements)
+    x = sharded(0 * whole, mesh, [strided(0, 2)])
+    psr.copy_to(sharded(whole, mesh, [Shard(1)]), x)
+    check(x, whole, mesh, [strided(0, 2)])
+    if SIZE % 2 == 0:
+        square = DeviceMesh("cpu", np.arange(SIZE).reshape(2, -1))
+        y = sharded(0 * whole, square, [strided(0, 3), Replicate()])
+        if SIZE > 2:
+            check_refused(lambda: psr.copy_to(x, y), "read-only")
+        check(psr.redistribute(x, like=y), whole, square, [strided(0, 3), Replicate()])
+    assert np.array_equal(psr.gather(x, None), whole.numpy())
+    turned = sharded(whole, mesh, [Shard(0)]).T  # the local tensors are not contiguous
+    check(psr.redistribute(turned, like=(mesh, [Replicate()])), whole.T.contiguous(), mesh, [Replicate()])
+
+
+def indices_of(x: Any) -> list[Any]:
+    """The indices of this process's part along each dimension."""
+    found = []
+    for k, n in enumerate(x.shape):
+        own = [Shard(0) if p.is_shard(k) else Replicate() for p in x.placements]
+        found.append(part_of(torch.arange(n), x.device_mesh, own).numpy())
+    return found
+
+
+def check_solvers() -> None:
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    for placements in ([Shard(0)], [Shard(1)], [Replicate()]):
+        check_linalg(
+            sharded(torch.zeros(12, 12, dtype=torch.float64), mesh, placements), lambda w: w.full_tensor().numpy()
+        )
+    a = sharded(torch.eye(12, dtype=torch.float64) + 1, mesh, [strided(0, 2)])
+    w, v = psr.linalg.eigh(a)
+    assert (w.placements, v.placements) == ((Replicate(),), tuple(a.placements))
+    assert torch.allclose(w.full_tensor(), torch.tensor([1.0] * 11 + [13.0], dtype=torch.float64))
+    side = sharded(torch.ones(12, dtype=torch.float64), mesh, [Shard(0)])
+    solution = psr.linalg.solve(a, side)
+    assert solution.placements == side.placements
+    assert torch.allclose(solution.full_tensor(), side.full_tensor() / 13)
+    vector = psr.redistribute(side, like=(mesh, [Shard(-1)]))
+    assert vector.placements == (Shard(0),)
+    columns = sharded(torch.zeros(4, 4), mesh, [Shard(1)])
+    check(psr.redistribute(side, like=columns), torch.ones(12, dtype=torch.float64), mesh, [Replicate()])
+
+
+def check_errors() -> None:
+    """Every rank raises, and says what to do."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    whole = numbers((6, 8))
+    x = sharded(whole, mesh, [Shard(0)])
+    partial = DTensor.from_local(whole, mesh, [Partial()])
+    for call in (lambda: psr.as_distributed(partial), lambda: psr.redistribute(x, like=partial),
+                 lambda: psr.redistribute(x, like=(mesh, [Partial("avg")]))):  # fmt: skip
+        check_refused(call, "the placement Partial(")
+    check_refused(lambda: psr.linalg.eigh(x.detach().clone().requires_grad_()), "detach()")
+    weights = torch.nn.Parameter(x.clone())
+    check_refused(lambda: psr.as_distributed(weights if RANK == SIZE - 1 else weights.detach()), "detach()")
+    check(psr.redistribute(weights.detach(), like=weights), whole, mesh, [Shard(0)])
+    check_refused(lambda: psr.layout_of((mesh, [Shard(0)])), "it is for like=")
+    check_refused(lambda: psr.redistribute(x, like=(mesh, [Shard(0), Shard(1)])), "one for each dimension of the mesh")
+    check_refused(lambda: psr.redistribute(x, like=(mesh, Shard(0))), "one for each dimension of the mesh")
+    check_refused(lambda: psr.redistribute(x, like=(mesh, ["rows"])), "is no placement that is taken")
+    check_refused(lambda: psr.as_distributed(sharded(torch.tensor(1.0), mesh, [Replicate()])), "no dimensions")
+    nowhere = DTensor.from_local(torch.empty(6, 8, device="meta"), mesh, [Replicate()])
+    check_refused(lambda: psr.as_distributed(nowhere), "the device meta")
+    conjugate = sharded(whole.to(torch.complex64), mesh, [Shard(0)]).conj()
+    check_refused(lambda: psr.as_distributed(conjugate), "resolve_conj()")
+    sums = psr.DistributedArray.from_function(psr.layout_of(x), lambda i, j: i + j, np.longdouble)
+    check_refused(lambda: psr.redistribute(sums, like=x), "PyTorch has no elements")
+    short = DTensor.from_local(whole[:1, :2].clone(), mesh, [Shard(0)], shape=(6, 8), stride=(8, 1))
+    check_refused(lambda: psr.as_distributed(short), "DTensor.from_local shape=")
+    plan = psr.plan(x, psr.layout_of(x))
+    for argument in (x, x.to_local()):
+        result = plan(argument)  # None on a rank without elements
+        assert np.array_equal([] if result is None else result.ravel(), x.to_local().numpy().ravel())
+    if SIZE > 1:
+        check_refused(lambda: psr.as_distributed(x, MPI.COMM_SELF), "which are not in comm")
+        turned = WORLD.Split(0, -RANK)
+        y = psr.redistribute(psr.as_distributed(x, turned), like=(mesh, [Shard(1)]))
+        check(y, whole, mesh, [Shard(1)])
+    check(x, whole, mesh, [Shard(0)])
+
+
+def check_other_ranks() -> None:
+    """Ranks of torch.distributed that are not those of MPI are refused, and none at all too."""
+    x = sharded(numbers((6, 8)), DeviceMesh("cpu", np.arange(SIZE)), [Shard(0)])
+    dist.destroy_process_group()
+    check_refused(lambda: psr.as_distributed(x), "has no process group")
+    if SIZE > 1:
+        process_group.start(SIZE - 1 - RANK)
+        x = sharded(numbers((6, 8)), DeviceMesh("cpu", np.arange(SIZE)), [Shard(0)])
+        check_refused(lambda: psr.as_distributed(x), "of COMM_WORLD: they must be equal")
+        dist.destroy_process_group()
+
+
+def main() -> None:
+    process_group.start()
+    few = "few" in sys.argv
+    check_moves(few)
+    check_full()
+    check_dtypes()
+    check_memory()
+    check_solvers()
+    check_errors()
+    check_other_ranks()
+
+
+if __name__ == "__main__":
+    main()
+    if RANK == 0:
+        print("OK", flush=True)

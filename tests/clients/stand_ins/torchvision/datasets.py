@@ -1,0 +1,4 @@
+"""Nothing but the base class of Heat's."""
+
+
+class MNIST: ...

@@ -1,0 +1,4 @@
+"""Nothing but the name that Heat's annotations have."""
+
+
+class Compose: ...
