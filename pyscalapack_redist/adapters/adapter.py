@@ -113,6 +113,7 @@ ADAPTERS = {
     "PyScalapack": "scalapack4py:PyScalapackArrays",
     "dask": "dask:DaskArrays",
     "gpaw": "gpaw:GPAWMatrices",
+    "heat": "heat:HeatArrays",
     "jax": "jax:JaxArrays",
     "jaxlib": "jax:JaxArrays",
     "mpi4py_fft": "mpi4py_fft:Pencils",

@@ -25,6 +25,7 @@ class Rows:
         ("PyScalapack", 3, "D"),
         ("dask", 2, "D"),
         ("gpaw", 3, "adapter"),
+        ("heat", 2, "few"),
         ("jax", 2, "2 few"),
         ("mpi4py_fft", 2, "adapter"),
         ("nvmath", 2, "D"),
@@ -80,6 +81,7 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
         *(("gpaw", ranks) for ranks in (1, 4, 5)),
         *(("dask", ranks) for ranks in (1, 2, 4, 6)),
         *(("nvmath", ranks) for ranks in (1, 3, 4, 6)),
+        *(("heat", ranks) for ranks in (1, 3, 4)),
         *(("torch", ranks) for ranks in (1, 3, 4, 6)),
     ],
 )
