@@ -31,8 +31,8 @@ SHORT = {
     "PyScalapack": "PySca", "__partitioned__": "part.",
 }  # fmt: skip
 ORDER = (
-    "Descriptor", "nine integers", "Tiles", ".npy", "HDF5", "Zarr", "JAX", "JAX, 2 devices a process", "PETSc", "mpi4py-fft",
-    "GPAW", "scalapack4py", "PyScalapack", "dask", "__partitioned__", "nvmath"
+    "Descriptor", "nine integers", "Tiles", ".npy", "HDF5", "Zarr", "JAX", "JAX, 2 devices a process", "PyTorch", "Heat", "PETSc",
+    "mpi4py-fft", "GPAW", "scalapack4py", "PyScalapack", "dask", "__partitioned__", "nvmath"
 )  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def environments() -> dict[str, dict[str, str]]:
         sys.exit(f"pairs: GPAW cannot be used: {reason}")
     # zarr's threads would keep freed memory in arenas of their own
     return {
-        name: {"MALLOC_ARENA_MAX": "1", **variables}
+        name: packages.beside({"MALLOC_ARENA_MAX": "1", **variables}, "heat")
         for name, variables in (("numpy2", {}), ("numpy1", {"PYTHONPATH": path} if path else {}))
     }
 

@@ -48,6 +48,13 @@ def environment(name: str) -> dict[str, str]:
     return {"PYTHONPATH": path} if path else {}
 
 
+def beside(variables: dict[str, str], name: str) -> dict[str, str]:
+    """The variables of another environment, and what makes a package importable there, if it can be used."""
+    path = path_of(name)[0]
+    paths = filter(None, [path, variables.get("PYTHONPATH")])
+    return {**variables, "PYTHONPATH": os.pathsep.join(paths)} if path else variables
+
+
 @functools.cache
 def path_of(name: str) -> tuple[str | None, str]:
     """The PYTHONPATH that makes it importable, empty if the environment has it itself; or None and why not."""

@@ -24,7 +24,7 @@ EXCLUDED = {
 
 def run(results: Path, ranks: int, environment: str, *arguments: object) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Results of pairs, and kinds without a library."""
-    variables = packages.environment("gpaw") if environment == "numpy1" else {}
+    variables = packages.beside(packages.environment("gpaw") if environment == "numpy1" else {}, "heat")
     variables["MALLOC_ARENA_MAX"] = "1"  # zarr's threads would keep freed memory in arenas of their own
     done = launch.run(PROGRAM, ranks, results, environment, *arguments, env=variables, timeout=280, alone=True)
     missing = json.loads(done.stdout.splitlines()[-1])
@@ -51,7 +51,11 @@ def test_elements(environment: str, ranks: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("environment", "kinds"),
-    [("numpy2", "Descriptor,Tiles,JAX,scalapack4py,.npy"), ("numpy1", "GPAW,PETSc,mpi4py-fft,HDF5")],
+    [
+        ("numpy2", "Descriptor,Tiles,JAX,scalapack4py,.npy"),
+        ("numpy2", "PyTorch,Heat,Descriptor,Tiles"),
+        ("numpy1", "GPAW,PETSc,mpi4py-fft,HDF5"),
+    ],
 )
 def test_memory(environment: str, kinds: str, tmp_path: Path) -> None:
     """Of 256 MiB no process has more than its parts of both arrays, and what the limit of memory allows."""

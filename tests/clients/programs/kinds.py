@@ -327,6 +327,57 @@ class DaskArrays(Kind):
             yield block, range(*edges[0][i : i + 2]), range(*edges[1][j : j + 2])
 
 
+class DTensors(Kind):
+    """A block for each process of a grid, each of them of one size, as `torch.chunk` has them."""
+
+    name = "PyTorch"
+
+    def __init__(self) -> None:
+        import process_group
+        import torch.distributed.tensor
+
+        self.torch, self.tensor = torch, torch.distributed.tensor
+        process_group.start()
+        self.mesh = self.tensor.DeviceMesh("cpu", np.arange(SIZE).reshape(ROWS, COLUMNS))
+
+    def spans(self, shape: Shape) -> list[range]:
+        chunks = [-(-n // parts) for n, parts in zip(shape, (ROWS, COLUMNS), strict=True)]
+        begins = [place * chunk for place, chunk in zip(divmod(RANK, COLUMNS), chunks, strict=True)]
+        return [range(n)[begin : begin + chunk] for n, begin, chunk in zip(shape, begins, chunks, strict=True)]
+
+    def empty(self, shape: Shape) -> Any:
+        local = self.torch.from_numpy(np.zeros([len(span) for span in self.spans(shape)]))
+        cut = [self.tensor.Shard(0), self.tensor.Shard(1)]
+        return self.tensor.DTensor.from_local(local, self.mesh, cut, shape=shape, stride=(shape[1], 1))
+
+    def parts(self, x: Any) -> Iterator[Part]:
+        assert isinstance(x, self.tensor.DTensor)
+        yield x.to_local().numpy(), *self.spans(x.shape)
+
+
+class HeatArrays(Kind):
+    """Split along the columns, of which the first process has most."""
+
+    name = "Heat"
+
+    def __init__(self) -> None:
+        import heat
+
+        self.heat = heat
+
+    def empty(self, shape: Shape) -> Any:
+        rest = split(shape[1] // 3, SIZE)[RANK]
+        columns = len(rest) + (shape[1] - shape[1] // 3 if RANK == 0 else 0)
+        local = self.heat.torch.from_numpy(np.zeros((shape[0], columns)))
+        return self.heat.array(local, is_split=1, copy=False)
+
+    def parts(self, x: Any) -> Iterator[Part]:
+        assert isinstance(x, self.heat.DNDarray)
+        local = x.larray.numpy()
+        end = WORLD.scan(local.shape[1])
+        yield local, range(x.shape[0]), range(end - local.shape[1], end)
+
+
 class Partitioned:
     def __init__(self, dictionary: dict[str, Any]) -> None:
         self.__partitioned__ = dictionary
@@ -475,7 +526,8 @@ class GPAWMatrices(Kind):
 
 KINDS: list[Any] = [
     Descriptors, NineIntegers, TileLists, NpyFiles, Hdf5Files, ZarrStores, JaxArrays, JaxArraysOnDevices, PetscMatrices,
-    PencilArrays, GPAWMatrices, NPScalArrays, PyScalapackArrays, DaskArrays, PartitionedArrays, NvmathBoxes
+    PencilArrays, GPAWMatrices, NPScalArrays, PyScalapackArrays, DaskArrays, PartitionedArrays, NvmathBoxes,
+    DTensors, HeatArrays
 ]  # fmt: skip
 
 
