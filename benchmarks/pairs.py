@@ -31,8 +31,8 @@ SHORT = {
     "PyScalapack": "PySca", "__partitioned__": "part.",
 }  # fmt: skip
 ORDER = (
-    "Descriptor", "nine integers", "Tiles", ".npy", "HDF5", "Zarr", "JAX", "JAX, 2 devices a process", "PyTorch", "Heat", "PETSc",
-    "mpi4py-fft", "GPAW", "scalapack4py", "PyScalapack", "dask", "__partitioned__", "nvmath"
+    "Descriptor", "nine integers", "Tiles", ".npy", "HDF5", "Zarr", "JAX", "JAX, 2 devices a process", "PyTorch", "Heat",
+    "PETSc", "mpi4py-fft", "GPAW", "scalapack4py", "PyScalapack", "dask", "__partitioned__", "nvmath"
 )  # fmt: skip
 
 
