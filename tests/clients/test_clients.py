@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import launch
@@ -39,6 +41,22 @@ def test_adapter(package: str, ranks: int, arguments: str) -> None:
     environment = packages.environment(package)
     program = PROGRAMS / f"with_{package.lower()}.py"
     assert launch.run(program, ranks, *arguments.split(), env=environment, alone=True).stdout == "OK\n"
+
+
+def test_libraries_are_imported_by_who_has_their_arrays() -> None:
+    code = """
+import sys
+from mpi4py import MPI
+import pyscalapack_redist as psr
+desc = psr.Descriptor((4, 4), 2, psr.ProcessGrid((1, 1), MPI.COMM_WORLD))
+pair = desc, desc.zeros()
+psr.linalg.norm(psr.redistribute(psr.as_distributed(pair), like=pair))
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=launch.environment(), capture_output=True, text=True, check=True
+    )
+    assert not {"torch", "heat", "jax", "dask", "ml_dtypes"} & set(done.stdout.split())
 
 
 def test_example_with_jax() -> None:
