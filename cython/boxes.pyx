@@ -26,7 +26,8 @@ cdef class Blend:
     Parameters
     ----------
     dtype : str
-        "f", "d", "F" or "D": the character of a NumPy dtype in native byte order.
+        "f", "d", "F" or "D": the character of a NumPy dtype in native byte order. Or that of an unsigned integer, "B", "H", "I" or
+        "Q", for signed ones too: these are only added, so both factors must be 1.
     alpha, beta : complex
         Factors; the imaginary parts are for complex dtypes.
     conjugate : bool
@@ -35,7 +36,9 @@ cdef class Blend:
 
     def __init__(self, str dtype, double complex alpha, double complex beta, bint conjugate):
         self.key = (dtype, alpha, beta, conjugate)
-        self.factors.type = 1 + "fdFD".index(dtype)
+        self.factors.type = 1 + "fdFDBHIQ".index(dtype)
+        if dtype in "BHIQ" and (alpha, beta) != (1, 1):
+            raise ValueError(f"integers are only added, not multiplied by {alpha} and {beta}")
         self.factors.conjugate, self.factors.take, self.factors.add = conjugate, alpha != 0, beta != 0
         self.factors.alpha[0], self.factors.alpha[1] = alpha.real, alpha.imag
         self.factors.beta[0], self.factors.beta[1] = beta.real, beta.imag

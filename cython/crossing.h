@@ -53,6 +53,7 @@ enum {
     HEIGHT = 256,         /* bytes of a line of the target that are written together: memory writes a few cache lines in a row faster */
     WIDTH = 512,          /* bytes of a line of the source that are read together */
     LARGEST = 32,         /* most bytes of an element of a streamed tile */
+    SMALLEST_ADDED = 4,   /* least bytes of one with factors: an array of places has one for each in a cache line */
     MOST = 512,           /* most columns of a streamed tile */
     SHORTEST_ROW = 64,    /* least bytes of a row for streaming; with factors twice as many */
     LONG_ROW = 512        /* least bytes of a row with any alignment: few of its cache lines are incomplete */
@@ -199,7 +200,7 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
     const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63);
     uintptr_t apart = 0;
     ptrdiff_t j;
-    if (n < (f->type == PLAIN ? SHORTEST_ROW : 2 * SHORTEST_ROW) || item > LARGEST)
+    if (n < (f->type == PLAIN ? SHORTEST_ROW : 2 * SHORTEST_ROW) || item > LARGEST || (f->type != PLAIN && item < SMALLEST_ADDED))
         return 0;
     for (j = 1; j < columns; j++)
         apart |= (uintptr_t)(to1[j] - to1[0]) & 63;

@@ -1,10 +1,11 @@
-/* out = alpha * x + beta * out, x conjugated or not; x is not read where alpha is 0, nor out where beta is. Of type PLAIN: a copy. */
+/* out = alpha * x + beta * out, x conjugated or not; x is not read where alpha is 0, nor out where beta is. Of type PLAIN: a copy.
+ * Integers of 1, 2, 4 and 8 bytes are only added, out = x + out, modulo 2 to the number of their bits, signed ones too. */
 #ifndef PYSCALAPACK_REDIST_FACTORS
 #define PYSCALAPACK_REDIST_FACTORS
 
 #include "kernels.h"
 
-enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
+enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE, INTEGER_1, INTEGER_2, INTEGER_4, INTEGER_8 };
 typedef struct { int type, conjugate, take, add; double alpha[2], beta[2]; } Factors;
 
 /* Vectors of GCC and Clang, which are compiled for any processor: numbers of a type, or pairs of real and imaginary parts. */
@@ -71,6 +72,33 @@ FUNCTION(add_doubles, Doubles, double, TWO, SWAPPED_TWO, 8, 0)
 FUNCTION(add_complex_floats, Floats, float, FOUR, SWAPPED_FOUR, 8, 1)
 FUNCTION(add_complex_doubles, Doubles, double, TWO, SWAPPED_TWO, 16, 1)
 
+#define ADD_INTEGER(TYPE, SIZE) do { \
+    TYPE x, y; \
+    memcpy(&x, from, SIZE); \
+    memcpy(&y, to, SIZE); \
+    y += x; \
+    memcpy(to, &y, SIZE); } while (0)
+#define INTEGERS(NAME, INTEGER) \
+static void NAME(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, Lines lines) \
+{ \
+    typedef INTEGER Vector __attribute__((vector_size(16))); \
+    const ptrdiff_t item = sizeof(INTEGER); \
+    const int dense = dd == item && ds == item; \
+    ptrdiff_t i, j; \
+    for (j = 0; j < lines.count; j++) { \
+        char *to = d + (lines.to ? lines.to[j] : j * lines.apart_to); \
+        const char *from = s + j * lines.apart_from; \
+        i = n; \
+        if (dense) \
+            for (; i * item >= 16; i -= 16 / item, to += 16, from += 16) ADD_INTEGER(Vector, 16); \
+        for (; i > 0; i--, to += dd, from += ds) ADD_INTEGER(INTEGER, sizeof(INTEGER)); \
+    } \
+}
+INTEGERS(add_integers_1, uint8_t)
+INTEGERS(add_integers_2, uint16_t)
+INTEGERS(add_integers_4, uint32_t)
+INTEGERS(add_integers_8, uint64_t)
+
 /* Lines of n elements each, at equal distances on either side; source and target are apart from each other. */
 static inline void add_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, Lines lines, const Factors *f)
 {
@@ -79,6 +107,10 @@ static inline void add_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds,
     case DOUBLE: add_doubles(d, dd, s, ds, n, lines, f); break;
     case COMPLEX_FLOAT: add_complex_floats(d, dd, s, ds, n, lines, f); break;
     case COMPLEX_DOUBLE: add_complex_doubles(d, dd, s, ds, n, lines, f); break;
+    case INTEGER_1: add_integers_1(d, dd, s, ds, n, lines); break;
+    case INTEGER_2: add_integers_2(d, dd, s, ds, n, lines); break;
+    case INTEGER_4: add_integers_4(d, dd, s, ds, n, lines); break;
+    case INTEGER_8: add_integers_8(d, dd, s, ds, n, lines); break;
     }
 }
 
