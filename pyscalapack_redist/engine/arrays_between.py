@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins, address_of
-from .binding import Dtypes, Operands, factors_of
+from .binding import Dtypes, Operands, blend_of
 from .plan import Plan
 from .stages import ArrayKind
 
@@ -28,9 +28,9 @@ def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind,
             continue
         items[pair] = array.itemsize
         for move in plan.moves:
-            if move.pair == pair and (move.op, move.last) not in blends[pair]:
-                blend = factors_of(operands.factors[pair], move).blend(array.dtype)
-                blends[pair] = {**blends[pair], (move.op, move.last): blend}
+            if move.pair == pair and move.blending not in blends[pair]:
+                blend = blend_of(operands.factors[pair], move, array.dtype)
+                blends[pair] = {**blends[pair], move.blending: blend}
     return kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), arrays
 
 

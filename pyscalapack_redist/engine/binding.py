@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels.boxes import Blend
 from .._kernels.bundle import Origins
 from .._kernels.call import Call, Kinds
 from ..comm.vote import Outcome, Vote, digest
@@ -17,7 +18,7 @@ from ..exchanges.shared import Shared
 from ..layout.dtypes import dtype_digest
 from ..layout.letters import conjugates
 from .local_arrays import Arrays
-from .operation import Factors
+from .operation import Factors, integer_sum
 from .stages import ArrayKind, Move, Stage
 
 # Compared by identity: small integers are single objects. `Factors` handles all other values.
@@ -250,6 +251,20 @@ def factors_of(factors: Factors, move: Move) -> Factors:
     return factors if factors.conjugate == conjugate else factors._replace(conjugate=conjugate)
 
 
+def blend_of(factors: Factors, move: Move, dtype: np.dtype[Any]) -> Blend | None:
+    """Return the kernels' operation on elements of a dtype in one move of a pair.
+
+    Raises
+    ------
+    ArrayError
+        The factors do not apply to the dtype.
+    """
+    own = factors_of(factors, move)
+    if not move.adds:
+        return own.blend(dtype)
+    return integer_sum(dtype) if dtype.kind in "iu" else own.adding.blend(dtype)
+
+
 def bind_stages(
     stages: Sequence[Stage],
     kind: ArrayKind,
@@ -272,7 +287,7 @@ def bind_stages(
     private = 0
     for exchange in exchanges:
         if exchange.buffers.name == "datatypes" and any(any(by_op.values()) for by_op in kind.blends):
-            ops = [op for by_op in kind.blends for (op, _), blend in by_op.items() if blend]
+            ops = [op for by_op in kind.blends for (op, *_), blend in by_op.items() if blend]
             raise ScheduleError(
                 f"{factors[0]}, op = {ops[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
                 "use buffers='packed'"

@@ -1,7 +1,7 @@
 """Build one rank's part of a plan from a `Spec`: its moves, their order and this rank's messages. Nothing is sent here.
 
-`via=` splits a redistribution into legs. `fill=` writes the rest of B outside the trapezoid: zeros, or the mirror image, which
-is a second move of the same elements.
+`via=` splits a redistribution into legs, `reduce=` into turns. `fill=` writes the rest of B outside the trapezoid: zeros, or
+the mirror image, which is a second move of the same elements.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .panels import PANELS, Panel
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
+from .sums import first_turns, summands_of, turns_of
 
 NOTHING: tuple[RankMessages, Arrays] = RankMessages([], [], []), ()
 
@@ -43,6 +44,7 @@ class PendingMove(NamedTuple):
     op: str
     part: MatrixPart | None
     last: bool
+    adds: bool = False
 
     @property
     def op_layout(self) -> Layout:
@@ -62,11 +64,15 @@ def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] 
 
 
 def pending_moves(spec: Spec) -> list[PendingMove]:
-    """List the moves of a plan: of the trapezoid and of its mirror image, if any, each by way of its layouts in between."""
+    """List the moves of a plan: of the trapezoid and of its mirror image, if any, each by way of its layouts in between.
+
+    Those of a sum are of its summands.
+    """
     a, b = spec.layouts
     op, part, fill, via = spec.options.op, spec.options.part, spec.options.fill, spec.options.via
     if via is None and fill is None:
-        return [PendingMove(0, 0, 1, a, b, op, part, True)]
+        summands = enumerate(summands_of(a, spec.options))
+        return [PendingMove(k, 0, 1, summand, b, op, part, True, k > 0) for k, summand in summands]
     operations: list[tuple[str, MatrixPart | None]] = [(op, part)]
     if fill is not None and part is not None:
         second = second_move(fill, op, part)
@@ -140,8 +146,8 @@ def build(
 
     def make_move(pending: PendingMove, order: Order) -> Move:
         messages, arrays = messages_in(pending, order)
-        _, source, target, a, b, op, part, last = pending
-        return Move(0, source, target, a, b, op, last, part, order, messages, arrays)
+        _, source, target, a, b, op, part, last, adds = pending
+        return Move(0, source, target, a, b, op, last, part, order, messages, arrays, adds)
 
     by_stage: dict[int, list[Move]] = {}
     layouts_between: dict[int, Layout] = {}
@@ -154,22 +160,36 @@ def build(
         by_stage.setdefault(pending.stage, []).append(make_move(pending, order))
         if pending.target > 1:
             layouts_between[pending.target] = pending.b
+    legs: Sequence[Stage] | None = None
     stages = [Stage(by_stage[k], choice.exchange, options, group) for k in sorted(by_stage)]
     if asked.overwrite:  # one move, in panels
         (move,), make = by_stage[0], functools.partial(messages_in, pending, order)
+        legs = stages
         stages = [PanelStage(move, k, make, choice.exchange, options, group) for k in range(PANELS)]
     a, b = spec.layouts
+    if len(stages) > 1 and asked.reduce is not None:
+        legs, moves = stages, [stage.moves[0] for stage in stages]
+        numbers = [] if group is None else [group.number[each] for each in b.ranks]
+        turns = turns_of(moves, first_turns(numbers, len(moves)), -1 if group is None else group.rank)
+        stages = [Stage([turn], choice.exchange, options, group) for turn in turns]
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
     reason, paper_exchange = choice.why, None
     if spec.on_paper:
         reason = _choices_left(asked, choice.schedule)
         paper_exchange = asked.exchange if asked.exchange != "auto" else "any exchange"
-    pair = Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill)
+    pair = Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill, asked.reduce)
     plan = Plan(
-        group, [pair], stages, layouts_between, reason, digest(identity.encode()), paper_exchange=paper_exchange
+        group,
+        [pair],
+        stages,
+        layouts_between,
+        reason,
+        digest(identity.encode()),
+        paper_exchange=paper_exchange,
+        legs=legs,
     )
     plan.options = asked
-    if asked.via is not None:
+    if asked.via is not None or plan.is_sum:
         whole = PendingMove(0, 0, 1, a, b, asked.op, asked.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
         plan.direct_stage = Stage([make_move(whole, order)], choice.exchange, options, group)

@@ -84,6 +84,9 @@ def choose(
     if schedule == "auto" and not exchange_type.scheduled:
         schedule = "natural"
         why += "; MPI orders the messages"
+    elif schedule == "auto" and asked.reduce is not None:
+        schedule = "caterpillar"
+        why += "; caterpillar order: each rank has few messages of a sum in flight"
     elif schedule == "auto":
         all_at_once = exchange_type is Windowed and cutting.spread
         schedule, reason = _order(links, elements, load, cutting.window or 1 if all_at_once else 1)

@@ -40,6 +40,7 @@ from .plan import Plan
 from .redistribution import Redistribution
 from .spec import RETURNS_ARRAY, PlanKey, Spec, resolve
 from .stages import Stage
+from .sums import summands_of
 
 
 class Agreed(NamedTuple):
@@ -162,7 +163,8 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
         spec = spec.completed(*group.call_on_all(spec.known, first_known_of_each, is_open=False))
     a, b = spec.layouts
     node = group.make_node()
-    load = Load() if group.links is None else load_between(op_layout(a, spec.options.op), b)
+    summand = summands_of(a, spec.options)[0]
+    load = Load() if group.links is None else load_between(op_layout(summand, spec.options.op), b)
     elements = math.prod(b.shape) * b.copies
     chosen = choose(spec.options, node, group.links, elements, load)
     moments.append(time.perf_counter())
@@ -215,7 +217,7 @@ def _take_log_steps(plan: Plan, links: Links | None) -> None:
     stage = plan.stages[0]
     if links is None or plan.may_ask_dtypes or stage.exchange is not Windowed or stage.options.buffers != "packed":
         return
-    if plan.has_panels:
+    if len(plan.stages) > 1:
         return
     reason = log_steps_pay(stage.options, links)
     if reason is not None:
@@ -250,7 +252,7 @@ def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
     extents = group.call_on_all(make_extents, largest, is_open=False)
     plan = plans[0]
     stages = _all_stages(plan)
-    with_vote = group.voting_ring is None and not plan.may_ask_dtypes
+    with_vote = group.voting_ring is None and not plan.may_ask_dtypes and len(plan.stages) == 1
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
         stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, with_vote=with_vote)
@@ -337,6 +339,8 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*that_batch.plans, ...)")
         if plan.inside.has_tiles:
             raise ScheduleError(f"plan {k} is of tiles, {plan!r}, which a batch does not take: call it by itself")
+        if plan.inside.is_sum:
+            raise ScheduleError(f"plan {k} adds summands (reduce=), which a batch does not: call it by itself")
         if len(plan.inside.stages) > 1 or plan.inside.direct_stage is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels.boxes import Blend
 from .._kernels.bundle import Origins
 from ..errors import ArrayError, RedistributionError
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
-from .binding import ZERO, Operands, factors_key, factors_of
+from .binding import ZERO, Operands, blend_of, factors_key
 from .local_arrays import (
     BY_COLUMNS,
     BY_ROWS,
@@ -25,10 +26,10 @@ from .local_arrays import (
     share_elements,
     window,
 )
-from .operation import Factors, scalar, scale_rest
+from .operation import Factors, check_summed, scalar, scale_rest
 from .plan import Plan
 from .room import require_room
-from .stages import ArrayKind, Move, Pair
+from .stages import ArrayKind, Blending, Move, Pair
 
 
 def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[object]) -> None:
@@ -148,10 +149,12 @@ def check_operands(
             pair_factors = Factors.of(alphas[k], betas[k], pair.op)
             adds, zeroed = pair_factors.beta != 0, pair.part is not None
             checked = check_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, disjoint_arrays)
-            blend = {}
+            blend: dict[Blending, Blend | None] = {}
+            if pair.reduce is not None:
+                check_sum(checked)
             if checked.dtype is not None:
                 for move in pair_moves:
-                    blend[move.op, move.last] = factors_of(pair_factors, move).blend(checked.dtype)
+                    blend[move.blending] = blend_of(pair_factors, move, checked.dtype)
         except RedistributionError as caught:
             if n == 1:
                 raise
@@ -177,6 +180,17 @@ def check_operands(
     kind = ArrayKind(tuple(strides), items, tuple(blends), tuple(unchanged))
     element_order = BY_COLUMNS if BY_COLUMNS in orders else BY_ROWS if BY_ROWS in orders else None
     return Operands(arrays, outs, targets, origins, kind, tuple(dtypes), element_order, tuple(factors)), checked
+
+
+def check_sum(checked: Arrays) -> None:
+    """Raise an ArrayError for arrays whose elements are not added, or that would lose summands before they have been read."""
+    if checked.dtype is not None:
+        check_summed(checked.dtype)
+    if checked.in_place:
+        raise ArrayError(
+            "out is a, with reduce = 'sum': a rank's summand is read after elements of the sum have been written; omit out, or "
+            "give another array"
+        )
 
 
 def list_factors(name: str, value: object, n: int) -> list[Any]:

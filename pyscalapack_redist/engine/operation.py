@@ -50,6 +50,11 @@ class Factors(NamedTuple):
         return cls(factors[0], factors[1], conjugates(op))
 
     @property
+    def adding(self) -> Factors:
+        """The factors of a summand after the first one: what is in B is added to as it is."""
+        return self._replace(beta=complex(1))
+
+    @property
     def trivial(self) -> bool:
         """Whether alpha is 1 and beta is 0."""
         return self.alpha == 1 and self.beta == 0
@@ -78,6 +83,28 @@ class Factors(NamedTuple):
 
     def __str__(self) -> str:
         return f"alpha = {_plain(self.alpha)}, beta = {_plain(self.beta)}"
+
+
+SUMS = "float32, float64, complex64, complex128 and integers"
+
+
+def check_summed(dtype: np.dtype[Any]) -> None:
+    """Raise an ArrayError for elements that reduce="sum" does not add."""
+    is_own = dtype.isnative and not foreign_dtypes(dtype)
+    if is_own and (dtype.char in BLENDED or dtype.kind in "iu"):
+        return
+    if dtype.kind == "b":
+        remedy = "count them as a.astype(np.int64)"
+    elif is_own or dtype.newbyteorder("=").char not in BLENDED:
+        remedy = "convert the array, as a.astype(np.float32) does it"
+    else:
+        remedy = f"convert the array to the machine's byte order, a.astype({dtype.newbyteorder('=').name!r})"
+    raise ArrayError(f"reduce = 'sum' with dtype {dtype}: sums are made of {SUMS}; {remedy}")
+
+
+def integer_sum(dtype: np.dtype[Any]) -> Blend:
+    """The kernels' operation that adds an integer to another."""
+    return _blend({1: "B", 2: "H", 4: "I", 8: "Q"}[dtype.itemsize], 1, 1, False)
 
 
 @functools.lru_cache(maxsize=64)

@@ -29,12 +29,13 @@ from ..layout.waypoints import Via
 from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
 from .local_arrays import check_dtype
-from .operation import MatrixPart, parse_fill, parse_part
+from .operation import MatrixPart, check_summed, parse_fill, parse_part
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FIXED = (type, str, np.dtype, type(None))  # what a dtype is given as, where it cannot change
 AGREE = ("always", "first")
+REDUCTIONS = ("sum",)
 VOTED_ON = ("ready", "bruck", "alltoallv", "alltoallw")  # exchanges whose messages cannot do without a vote
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -56,6 +57,7 @@ class PlanKeywords(TypedDict, total=False):
     memory_limit: int | str
     agree: str
     overwrite: bool
+    reduce: str | None
 
 
 DEFAULTS = PlanKeywords(
@@ -72,6 +74,7 @@ DEFAULTS = PlanKeywords(
     memory_limit=MEMORY_LIMIT,
     agree="always",
     overwrite=False,
+    reduce=None,
 )
 CHECKED: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in ("comm", "via")}
 
@@ -83,7 +86,7 @@ class Options(NamedTuple):
     ----------
     op, part, fill
         The operation on A, the trapezoid of A that moves, and what the rest of B gets.
-    schedule, exchange, buffers, memory_limit, agree, overwrite
+    schedule, exchange, buffers, memory_limit, agree, overwrite, reduce
         As for `redistribute`; `memory_limit` in bytes.
     via
         As for `redistribute`; in a `Spec` a name, or descriptors on the communicator of the ranks.
@@ -105,6 +108,7 @@ class Options(NamedTuple):
     memory_limit: int = MEMORY_LIMIT
     agree: str = "always"
     overwrite: bool = False
+    reduce: str | None = None
     dtype: np.dtype[Any] | None = None
     comm: MPI.Intracomm | MPI.Intercomm | None = None
     error: BaseException | None = None
@@ -211,6 +215,7 @@ def _check(
     memory_limit: object,
     agree: object,
     overwrite: object,
+    reduce: object,
 ) -> Options:
     """The options of these keywords.
 
@@ -239,7 +244,15 @@ def _check(
     if not isinstance(overwrite, bool | np.bool_):
         raise ScheduleError(f"overwrite = {shown(overwrite)} must be True, where A may be consumed, or False")
     if overwrite:
-        _check_overwrite(("fill", fill, None), ("buffers", buffers, "packed"), ("agree", agree, "always"))
+        _check_overwrite(
+            ("fill", fill, None), ("buffers", buffers, "packed"), ("agree", agree, "always"), ("reduce", reduce, None)
+        )
+    if reduce is not None:
+        if not isinstance(reduce, str) or reduce not in REDUCTIONS:
+            raise unknown("reduce", reduce, (*REDUCTIONS, None))
+        _check_reduce(fill, buffers)
+        if element is not None:
+            check_summed(element)
     return Options(
         op=letter,
         part=part,
@@ -250,6 +263,7 @@ def _check(
         memory_limit=limit,
         agree=checked_agree(agree, exchange, buffers),
         overwrite=bool(overwrite),
+        reduce=reduce,
         dtype=element,
     )
 
@@ -261,9 +275,21 @@ def _check_overwrite(*others: tuple[str, object, object]) -> None:
             raise ScheduleError(f"overwrite = True with {name} = {value!r}: A moves once, panel by panel; leave {name} out")
 
 
+def _check_reduce(fill: object, buffers: str) -> None:
+    """Check options beside reduce="sum"."""
+    if fill is not None:
+        raise ScheduleError(
+            f"reduce = 'sum' with fill = {fill!r}: make the sum first, and fill the rest in another redistribution"
+        )
+    if buffers == "datatypes":
+        raise ScheduleError(
+            "reduce = 'sum' with buffers = 'datatypes': MPI moves elements as they are and adds none; use buffers='packed'"
+        )
+
+
 def overwriting(options: Options) -> Options:
     """The same options with overwrite=True; with an error, for the vote, if one of them does not go with that."""
-    guard, names = Guard(), ("fill", "buffers", "agree", "via")
+    guard, names = Guard(), ("fill", "buffers", "agree", "via", "reduce")
     others = [(name, getattr(options, name), getattr(USUAL, name)) for name in names]
     guard.attempt(lambda: _check_overwrite(*others))
     return options._replace(overwrite=True, error=guard.error)

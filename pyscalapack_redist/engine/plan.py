@@ -57,17 +57,19 @@ class Plan:
         The plans of a batch.
     paper_exchange : str, optional
         The exchange in words, for a plan on paper.
+    legs : sequence of Stage, optional
+        The stages as a report has them, with whole moves, where the plan's own have parts of these: panels, and turns of a sum.
 
     Attributes
     ----------
     moves : tuple of Move
-        The moves of all stages.
+        The moves of all legs.
     may_ask_dtypes : bool
         Whether ranks may have to exchange the dtypes of their arrays.
     is_batch : bool
         Whether arrays come as lists.
     direct_stage : Stage or None
-        With layouts in between: a stage without them, for the report.
+        With layouts in between, a stage without them; with a sum, one that reads one replica. For the report.
     planning : dict
         Seconds of each part of planning.
     last_run : LastRun
@@ -78,6 +80,8 @@ class Plan:
         Whether work remains after the fast path: a rest of B to fill, or a rank without a local array of B.
     has_panels : bool
         Whether it consumes A: its stages are panels of one move.
+    is_sum : bool
+        Whether it adds A's replicas: its stages are turns.
     has_tiles : bool
         Whether a layout consists of tiles.
     options : Options or None
@@ -96,13 +100,16 @@ class Plan:
         identity: int,
         parts: Sequence[Plan] | None = None,
         paper_exchange: str | None = None,
+        legs: Sequence[Stage] | None = None,
     ) -> None:
         self.group, self.pairs, self.stages, self.reason = group, tuple(pairs), tuple(stages), reason
         self.layouts_between, self.identity, self.paper_exchange = dict(layouts_between), identity, paper_exchange
         self.is_batch, self.parts = parts is not None, tuple(parts or ())
         self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.layouts_between)
         self.has_panels = isinstance(stages[0], PanelStage)
-        self.moves = tuple([move for stage in (stages[:1] if self.has_panels else stages) for move in stage.moves])
+        self.is_sum = True in [move.adds for stage in legs or () for move in stage.moves]
+        self.legs = self.stages if legs is None else tuple(legs)
+        self.moves = tuple([move for stage in self.legs for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
         self.bindings: dict[Key | None, list[Binding]] = {}
         self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
@@ -122,11 +129,6 @@ class Plan:
     def new_elements(self) -> tuple[int, ...]:
         """The elements of new arrays of B on this rank's node, for each pair; empty where they are few, or A makes room."""
         return () if self.has_panels else new_elements(self.group, self.pairs)
-
-    @property
-    def legs(self) -> tuple[Stage, ...]:
-        """The stages, but for panels: each has the whole move."""
-        return self.stages[:1] if self.has_panels else self.stages
 
     @property
     def series(self) -> Series | None:

@@ -319,6 +319,11 @@ def _check_layouts(options: Options, a: Layout | None, b: Layout | None) -> None
         if fill is not None:
             check_square(fill, a.shape)
     _check_tiles(options, (a, b))
+    if options.reduce is not None and options.via is not None:
+        raise ScheduleError(
+            f"reduce = {options.reduce!r} with via = {options.via!r}: add into a layout on the way in one redistribution, and "
+            "go on from there in another"
+        )
     if options.overwrite and options.via is not None:
         raise ScheduleError(f"overwrite = True with via = {options.via!r}: A moves once, panel by panel; leave via out")
     if a is not None and b is not None:
@@ -337,5 +342,10 @@ def _check_tiles(options: Options, layouts: Sequence[Layout | None]) -> None:
         )
     if options.overwrite:
         raise ScheduleError("overwrite = True is not for tiles: leave it out, or use slabs")
+    if options.reduce is not None and any(layout is not None and layout.copies > 1 for layout in layouts[:1]):
+        raise ScheduleError(
+            f"reduce = {options.reduce!r} with tiles: add into a Descriptor in one redistribution, and go on to tiles in "
+            "another"
+        )
     if options.via is not None:
         raise ScheduleError(f"via = {options.via!r} is not for tiles: make the legs one by one")

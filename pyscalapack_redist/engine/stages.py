@@ -1,7 +1,7 @@
 """The stages of a plan, and their moves. A move transfers elements from one array to another, with one operation.
 
-An ordinary plan has one stage with one move. With `fill=` the stage has two moves, with `via=` there are several stages, and in
-a batch the stage has the moves of all plans.
+An ordinary plan has one stage with one move. With `fill=` the stage has two moves, with `via=` there are several stages, with
+`reduce=` too (engine/sums.py), and in a batch the stage has the moves of all plans.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed
 
 Key = Callable[[int, Message], tuple[int, ...]]
+Blending = tuple[str, bool, bool]
 
 
 class Pair(NamedTuple):
@@ -45,6 +46,8 @@ class Pair(NamedTuple):
         The trapezoid of A that is moved.
     fill : str or None
         The values outside the trapezoid.
+    reduce : str or None
+        "sum": A's replicas are summands.
     """
 
     desc_a: Layout
@@ -53,6 +56,7 @@ class Pair(NamedTuple):
     op: str = "N"
     part: MatrixPart | None = None
     fill: str | None = None
+    reduce: str | None = None
 
 
 class Move(NamedTuple):
@@ -78,6 +82,8 @@ class Move(NamedTuple):
         This rank's messages.
     arrays : tuple of (int, int)
         With tiles, the pairs of local arrays between which boxes move, by number: first A's, then B's; -1 for none.
+    adds : bool
+        Whether what this rank gets is added to what it has got: a summand after the first one.
     """
 
     pair: int
@@ -91,6 +97,12 @@ class Move(NamedTuple):
     order: Order
     messages: RankMessages
     arrays: tuple[tuple[int, int], ...] = ()
+    adds: bool = False
+
+    @property
+    def blending(self) -> Blending:
+        """What determines the operation on elements, for arrays of one kind."""
+        return self.op, self.last, self.adds
 
     @property
     def op_layout(self) -> Layout:
@@ -122,14 +134,14 @@ class ArrayKind(NamedTuple):
     items : tuple of int
         Bytes of an element, for each pair.
     blends : tuple of dict
-        For each pair, what the kernels do with elements in a move, by the move's `op` and `last`.
+        For each pair, what the kernels do with elements in a move, by the move's `blending`.
     unchanged : tuple of bool
         For each pair, whether A and B are one array whose elements stay as they are.
     """
 
     strides: tuple[tuple[int, ...], ...]
     items: tuple[int, ...]
-    blends: tuple[dict[tuple[str, bool], Blend | None], ...]
+    blends: tuple[dict[Blending, Blend | None], ...]
     unchanged: tuple[bool, ...]
 
 
@@ -253,7 +265,7 @@ class _MoveBinding(NamedTuple):
     def of(cls, move: Move, origin: int, kind: ArrayKind, element_order: int) -> _MoveBinding:
         """Bind a move whose arrays are at `origin`, with elements by rows (1) or by columns (2)."""
         dims = tuple(range(move.desc_a.ndim))
-        blend = kind.blends[move.pair].get((move.op, move.last))
+        blend = kind.blends[move.pair].get(move.blending)
         dims = dims if element_order == 2 else dims[::-1]
         return cls(move, origin, kind.strides, transposes(move.op), kind.items[move.pair], dims, blend)
 

@@ -221,7 +221,7 @@ class Transfer(Generic[Result]):
         if plan.has_panels:  # along the slowest dimension of all ranks' A, which the vote says
             return
         if bound is None or dtypes != binding.dtypes:
-            element_order = BY_COLUMNS if len(plan.stages) > 1 else operands.element_order or BY_COLUMNS
+            element_order = BY_COLUMNS if plan.layouts_between else operands.element_order or BY_COLUMNS
             bound = self._bind_stages(element_order, max(item_bytes, *self._kind.items))
         self._bind(bound)
 
@@ -555,8 +555,7 @@ class Transfer(Generic[Result]):
         """Adopt the order of elements and the largest element size that all ranks have agreed on."""
         plan, operands, binding = self.plan, self.operands, self.binding
         assert binding is not None
-        has_legs = len(plan.stages) > 1 and not plan.has_panels
-        element_order = BY_COLUMNS if has_legs else int(outcome.order) or BY_COLUMNS
+        element_order = BY_COLUMNS if plan.layouts_between else int(outcome.order) or BY_COLUMNS
         bound = self._bind_stages(element_order, int(outcome.item))
         if self.bound is None:
             self._bind(bound)

@@ -71,6 +71,7 @@ def first_binding(plan: Plan, key: Key | None, a: Any, out: Any, alpha: Any, bet
         or plan.may_ask_dtypes
         or plan.has_tiles
         or plan.has_panels
+        or plan.is_sum
         or plan.stages[0].exchange is not Shared
         or find_wrapped(plan, a, out) is not None
     ):

@@ -341,6 +341,12 @@ class Descriptor(Ownership):
         """Number of replicas: the processes along the grid dimensions that are not in `axes`."""
         return self._places.copies
 
+    def _replicas(self) -> list[Descriptor]:
+        """The layout on the processes of each replica alone, in their order. Not collective."""
+        tables = [self._places.of_replica(number) for number in range(self.copies)]
+        grids = [ProcessGrid(table.shape, self._grid.comm, ranks=table) for table in tables]
+        return [Descriptor._on(grid, *self._layout()[1:]) for grid in grids]
+
     @property
     def places(self) -> NDArray[np.int64]:
         """Rank at each process coordinate along the array dimensions, read-only. A last dimension numbers replicas, if any."""

@@ -211,6 +211,14 @@ class Places:
         self._processes = [axis.processes for axis in distributions]
         self.copies = math.prod(grid.shape[axis] for axis in self._rest)
 
+    def of_replica(self, number: int) -> NDArray[np.int64]:
+        """The grid's table of ranks with those of one replica: of size 1 along the dimensions that the array does not use."""
+        index = [slice(None)] * self._grid.ndim
+        rest = np.unravel_index(number, [self._grid.shape[axis] for axis in self._rest]) if self._rest else ()
+        for axis, coordinate in zip(self._rest, rest, strict=True):
+            index[axis] = slice(int(coordinate), int(coordinate) + 1)
+        return self._grid.ranks[tuple(index)]
+
     def ranks(self) -> NDArray[np.int64]:
         """Rank at each process coordinate, read-only. A last dimension numbers replicas, if there are several."""
         cached = self._grid._rank_tables.get(self._axes)
