@@ -70,6 +70,9 @@ class Profile(_FigureTable):
         return [*rows, ("the call", f"{1e3 * self.total:12.3f} ms")]
 
 
+ONE_SUMMAND = "one summand"
+
+
 @dataclass(frozen=True)
 class Report(_FigureTable):
     """Messages and cost of a plan, for one rank or for all together. Local copies are not counted as messages.
@@ -118,10 +121,11 @@ class Report(_FigureTable):
     between_bytes : int
         With `via=`, bytes of the local arrays in between, which add to `extra_bytes`; the largest of all ranks.
     legs : tuple of Report
-        With `via=`, "leg 0", "leg 1" and so on; with a mirror image, "the trapezoid" and "its mirror image", each as if it
+        With `via=`, "leg 0", "leg 1" and so on; with reduce="sum", "summand 0", "summand 1" and so on; with a mirror image, "the trapezoid" and "its mirror image", each as if it
         went alone; for a batch, "plan 0", "plan 1" and so on, each as if it were called alone.
     direct : Report or None
-        With `via=`, a report of the plan without it; with a mirror image as well, of the trapezoid alone.
+        With `via=`, a report of the plan without it; with a mirror image as well, of the trapezoid alone. With reduce="sum",
+        "one summand": of an ordinary move, which reads one replica.
     """
 
     schedule: str
@@ -189,12 +193,14 @@ class Report(_FigureTable):
         if self.extra_bytes is not None:
             most = "" if self.ranks is None else " on the rank that needs most"
             rows.append(("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes{most}"))
-        if self.direct is not None:
+        if self.direct is not None and self.direct.name != ONE_SUMMAND:
             rows.append(("layouts in between", f"{self.between_bytes:,} bytes"))
         if self.links is not None:
             rows.append(("between nodes", str(self.links)))
         new = "; a new array's pages take longer: give one that has been used as `out`"
-        times = (("predicted", self.predicted_seconds, new), ("last run", self.last_seconds, ""))
+        times = [("predicted", self.predicted_seconds, new), ("last run", self.last_seconds, "")]
+        if self.direct is not None and self.direct.name == ONE_SUMMAND:
+            times.insert(1, (f"predicted for {ONE_SUMMAND}", self.direct.predicted_seconds, ""))
         rows += [(name, f"{1e3 * seconds:.3g} ms{more}") for name, seconds, more in times if seconds is not None]
         return [*rows, *self._rows_of_legs("")]
 

@@ -249,7 +249,7 @@ def _check(
         )
     if reduce is not None:
         if not isinstance(reduce, str) or reduce not in REDUCTIONS:
-            raise unknown("reduce", reduce, (*REDUCTIONS, None))
+            raise ScheduleError(f"reduce = {shown(reduce)} must be 'sum', which adds the replicas of A, or None")
         _check_reduce(fill, buffers)
         if element is not None:
             check_summed(element)

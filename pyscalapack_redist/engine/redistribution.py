@@ -306,7 +306,7 @@ class Redistribution:
 
     @property
     def legs(self) -> tuple[Leg, ...]:
-        """The stages of a plan with `via=`, in order."""
+        """The stages of a plan with `via=`, in order; with reduce="sum" the moves of the summands."""
         return tuple(Leg(self.inside, stage, stage.moves[0]) for stage in self.inside.legs)
 
     def messages_of(self, rank: int) -> dict[str, tuple[Message, ...]]:
@@ -336,7 +336,7 @@ class Redistribution:
         Returns
         -------
         Report
-            With `via=`, with a mirror image, and for a batch, `legs` has a report of each part.
+            With `via=`, reduce="sum" and a mirror image, and for a batch, `legs` has a report of each part.
 
         Raises
         ------
@@ -377,7 +377,8 @@ class Redistribution:
         if pair.part is not None:
             rows.append(("part", f"uplo {pair.part.uplo}, diag {pair.part.diag}, fill {pair.fill}"))
         if len(self.inside.stages) > 1:
-            rows.append(("panels" if self.inside.has_panels else "legs", str(len(self.inside.stages))))
+            what = "panels" if self.inside.has_panels else "summands" if self.inside.is_sum else "legs"
+            rows.append((what, str(len(self.inside.stages if self.inside.has_panels else self.inside.legs))))
         return [
             *rows,
             ("schedule / exchange", f"{self.schedule.name} / {self.inside.exchange_name} ({self.inside.reason})"),

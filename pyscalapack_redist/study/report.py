@@ -24,7 +24,7 @@ from ..engine.plan import Plan
 from ..engine.stages import ArrayKind, Stage
 from ..errors import CollectiveError
 from ..exchanges import Exchange
-from ..reports import Report
+from ..reports import ONE_SUMMAND, Report
 from ..schedules.layout_orders import fewest_steps
 from .traffic import count_traffic
 
@@ -47,11 +47,12 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
     elif plan.direct_stage is None:
         legs = _report_moves(plan, plan.legs[0], items)
     else:
+        leg, without = ("summand", ONE_SUMMAND) if plan.is_sum else ("leg", "direct")
         legs = [
-            _report(plan, [stage], items, name=f"leg {k}", legs=tuple(_report_moves(plan, stage, items)))
-            for k, stage in enumerate(plan.stages)
+            _report(plan, [stage], items, name=f"{leg} {k}", legs=tuple(_report_moves(plan, stage, items)))
+            for k, stage in enumerate(plan.legs)
         ]
-        direct = _report(plan, [plan.direct_stage], items, name="direct")
+        direct = _report(plan, [plan.direct_stage], items, name=without)
         between = sum(_local_size(plan, desc) for desc in plan.layouts_between.values()) * items[0]
     return _report(
         plan,
@@ -193,17 +194,20 @@ def _fill_on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: in
 def _fill_on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Sequence[int]) -> Report:
     """Fill in a report for this rank. Moves that go together have one message for each peer."""
     group, keys, columns, seconds = plan.group, [], [], []
-    exchanges = [_exchange(plan, stage, items) for stage in stages]
-    for stage, exchange in zip(stages, exchanges, strict=True):
+    for stage in stages:
         sides = [[(m, items[move.pair]) for move in stage.moves for m in move.messages[k]] for k in range(3)]
         several = len(stage.moves) > 1
         numbers = [len({m.peer for m, _ in side} if several else side) for side in sides[:2]]
         sizes = [sum(m.size * item for m, item in side) for side in sides]
         columns.append([*numbers, *sizes])
         keys.append(None if several else len({m.key for side in sides[:2] for m, _ in side}))
+    one_by_one = plan.stages if plan.is_sum and stages is plan.legs else stages
+    exchanges = [_exchange(plan, stage, items) for stage in one_by_one]
+    for stage, exchange in zip(one_by_one, exchanges, strict=True):
+        moved = sum(m.size * items[move.pair] for move in stage.moves for side in move.messages for m in side)
         if group is not None:
             node_ranks = group.node.size if group.node is not None else 1
-            seconds.append(predicted_seconds(sum(sizes), exchange.between_nodes, group.links, group.size, node_ranks))
+            seconds.append(predicted_seconds(moved, exchange.between_nodes, group.links, group.size, node_ranks))
     return replace(
         report,
         steps=_sum(keys),

@@ -214,7 +214,7 @@ def refusals() -> None:
         refused(remedy, lambda dtype=dtype: plan(WHOLE, ROWS, reduce="sum")(np.zeros(WHOLE.shape, dtype)))
         refused(remedy, lambda dtype=dtype: plan(WHOLE, ROWS, reduce="sum", dtype=dtype))
     values = np.zeros(WHOLE.shape)
-    refused("reduce = 'max': must be one of 'sum', None", lambda: plan(WHOLE, ROWS, reduce="max"))
+    refused("reduce = 'max' must be 'sum', which adds the replicas of A, or None", lambda: plan(WHOLE, ROWS, reduce="max"))
     refused("leave reduce out", lambda: plan(WHOLE, ROWS, reduce="sum", overwrite=True))
     refused("leave reduce out", lambda: plan(WHOLE, ROWS, reduce="sum")(values, overwrite=True))
     refused("with fill = 'zero'", lambda: plan(WHOLE, ROWS, reduce="sum", uplo="U", fill="zero"))
