@@ -295,7 +295,7 @@ class DistributedArray(Distributed):
         alpha, beta : number
             As in a call of a plan.
         **options
-            uplo, diag, fill, schedule, exchange, buffers, via and memory_limit of `redistribute`.
+            uplo, diag, fill, schedule, exchange, buffers, via, memory_limit and reduce of `redistribute`.
 
         Returns
         -------
@@ -480,6 +480,13 @@ def redistribute(
         after the first panel, or an interrupt, loses them. Linux gives memory back that NumPy has allocated, whose elements
         are next to one another; other memory is kept, with a warning in the log. Not with `fill`, `via`, tiles,
         buffers="datatypes" and agree="first".
+    reduce : {None, "sum"}, default None
+        "sum": the processes along grid dimensions that no dimension of A uses hold summands instead of replicas, and B gets
+        their sum: out = alpha * (op(A_0) + op(A_1) + ...) + beta * out. They are added one after another in the order in
+        which `Descriptor.places` numbers them, to beta * out if beta is not 0 and each multiplied by alpha, so a sum has
+        the same bits in each run, in every replica of B and in every layout. Of float32, float64, complex64, complex128 and
+        integers, which overflow as NumPy's. A layout without replicas is one summand. `out is a` is not possible; not with
+        `fill`, `via`, `overwrite`, tiles, buffers="datatypes", and in a batch.
     agree : {"always", "first"}, default "always"
         "always": in each call all ranks agree before any element moves, so an error on one is an error on all, and no array
         is touched. "first": they agree in the first call, and a later one starts as a persistent collective of MPI does

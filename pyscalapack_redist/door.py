@@ -56,7 +56,7 @@ def plan(
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
         Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
     **options : optional
-        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite and agree, as for
+        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite, reduce and agree, as for
         `redistribute`.
 
     Returns

@@ -121,8 +121,9 @@ class Report(_FigureTable):
     between_bytes : int
         With `via=`, bytes of the local arrays in between, which add to `extra_bytes`; the largest of all ranks.
     legs : tuple of Report
-        With `via=`, "leg 0", "leg 1" and so on; with reduce="sum", "summand 0", "summand 1" and so on; with a mirror image, "the trapezoid" and "its mirror image", each as if it
-        went alone; for a batch, "plan 0", "plan 1" and so on, each as if it were called alone.
+        With `via=`, "leg 0", "leg 1" and so on; with reduce="sum", "summand 0", "summand 1" and so on; with a mirror image,
+        "the trapezoid" and "its mirror image", each as if it went alone; for a batch, "plan 0", "plan 1" and so on, each as
+        if it were called alone.
     direct : Report or None
         With `via=`, a report of the plan without it; with a mirror image as well, of the trapezoid alone. With reduce="sum",
         "one summand": of an ordinary move, which reads one replica.

@@ -38,7 +38,7 @@ class PaperPlan(Redistribution):
         Returns
         -------
         Report
-            Without staging memory and times. With `via=` and with a mirror image, `legs` has a report of each part.
+            Without staging memory and times. With `via=`, reduce="sum" and a mirror image, `legs` has a report of each part.
 
         Raises
         ------
