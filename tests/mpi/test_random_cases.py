@@ -112,6 +112,22 @@ def test_redistributions_that_consume_a(ranks: int, nodes: str, cases: int, mebi
 
 
 @pytest.mark.parametrize(
+    ("ranks", "nodes", "cases", "pieces"),
+    [
+        (1, "", 20, ()),
+        (4, "", 60, ()),
+        (2, "0,1", 30, ()),
+        (4, "0,0,1,1", 40, (100,)),
+        *(pytest.param(*row, marks=long) for row in ((4, "", 400, ()), (8, "", 100, ()), (6, "0,1,1,1,2,2", 100, ()))),
+        *(pytest.param(*row, marks=long) for row in ((3, "0,1,2", 200, (100,)), (4, "0,0,0,1", 200, ()))),
+    ],
+)
+def test_sums_of_replicas(ranks: int, nodes: str, cases: int, pieces: tuple[int, ...]) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    run(PROGRAM.with_name("sums.py"), ranks, SEED, cases, *pieces, env=env, timeout=280, alone=bool(pieces))
+
+
+@pytest.mark.parametrize(
     ("what", "check", "succeeds"),
     [
         ("overwrite", "1", True),

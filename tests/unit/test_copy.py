@@ -224,6 +224,28 @@ def test_lines_that_cross_with_factors(kind: str, beta: int, extra: int) -> None
     assert np.array_equal(out[:, columns:], np.full((rows, extra), np.nan if beta == 0 else 3, kind), equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+@pytest.mark.parametrize("orders", ["FF", "FC", "CF", "FR", "RC"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_integers_are_added(kind: str, orders: str, stream: bool) -> None:
+    """Along lines, across them and with gaps; sums overflow as NumPy's."""
+    dtype, rng = np.dtype(kind), np.random.default_rng(SEED)
+    bounds = np.iinfo(dtype)
+    shape = 201, 137
+    a, out = (rng.integers(bounds.min, bounds.max, shape, dtype, endpoint=True) for _ in range(2))
+    a, out = (
+        np.array(x, order="F" if order == "R" else order)[:: -1 if order == "R" else 1]  # type: ignore[call-overload]
+        for x, order in zip((a, out), orders, strict=True)
+    )
+    with np.errstate(over="ignore"):
+        expected = out + a
+    Box([line(n) for n in shape]).move(
+        a.ctypes.data, a.strides, out.ctypes.data, out.strides, dtype.itemsize, (0, 1), 0, a.size, stream,
+        Blend("BHIQ"[dtype.itemsize.bit_length() - 1], 1, 1, False),
+    )  # fmt: skip
+    assert np.array_equal(out, expected)
+
+
 @pytest.mark.parametrize("dimensions", [32, 33, 64])
 def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
     """Most of one element; the others in reverse order in the target, so that no two can be joined."""
@@ -246,6 +268,7 @@ def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
     [
         (lambda: Box([line(4)]).move(0, (8,), 0, (8,), 8, (0,), 2, 5), "elements 2 to 5 are not in a box of 4"),
         (lambda: Box([line(1)] * 65), "a box has 1 to 64 dimensions, not 65"),
+        (lambda: Blend("I", 2, 1, False), r"integers are only added, not multiplied by \(2\+0j\) and \(1\+0j\)"),
         (
             lambda: Trapezoid([line(4)] * 2, np.arange(4), np.arange(3), True, 0, ""),
             r"a box of \(4, 4\) elements needs as many indices, not 4 and 3",

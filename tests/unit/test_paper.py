@@ -213,3 +213,19 @@ def test_what_can_be_counted_and_read() -> None:
     totals = psr.redistribute(*pair((2**31, 2**31), (8, 8), (4, 4), (2, 8))).report()
     assert totals.bytes_sent + totals.bytes_copied == 8 * 2**62
     assert "PaperPlan(Descriptor(20 x 31, " in repr(PLAN)
+
+
+@pytest.mark.parametrize("op", ["N", "T"])
+def test_a_sum_on_paper_has_its_summands(op: str) -> None:
+    """Each goes to all of B, but for what its own rank holds; an ordinary move reads one of them."""
+    parts = psr.Descriptor((9, 6), None, psr.ProcessGrid((3, 2)), axes=(None, 1))  # three summands
+    b = psr.Descriptor((9, 6) if op == "N" else (6, 9), (2, 2), psr.ProcessGrid((6, 1)))
+    plan = psr.redistribute(parts, b, op=op, reduce="sum")
+    report, ordinary = plan.report(), psr.redistribute(parts, b, op=op).report()
+    assert [leg.name for leg in report.legs] == ["summand 0", "summand 1", "summand 2"]
+    assert report.bytes_sent + report.bytes_copied == 3 * 9 * 6 * 8
+    assert report.direct is not None
+    assert (report.direct.bytes_sent, report.direct.sends) == (ordinary.bytes_sent, ordinary.sends)
+    for k, leg in enumerate(plan.legs):
+        assert leg.desc_a.ranks == (2 * k, 2 * k + 1)
+    assert sum(m.size for rank in range(6) for m in plan.messages_of(rank)["send"]) * 8 == report.bytes_sent
