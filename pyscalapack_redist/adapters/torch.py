@@ -254,7 +254,7 @@ def _check_placement(placement: Any, types: Any) -> None:
     if isinstance(placement, types.Partial):
         raise ArrayError(
             f"the DTensor has the placement {placement!r}: each process has a summand, and none an element. Add them first, by "
-            "x.redistribute(placements=[...]) of PyTorch"
+            "x.redistribute(placements=[...]) of PyTorch, or as a DistributedArray of the local tensors, by reduce='sum'"
         )
     if not isinstance(placement, types.Shard | types._StridedShard | types.Replicate):
         raise ArrayError(f"{placement!r} is no placement that is taken: Shard, _StridedShard and Replicate are")

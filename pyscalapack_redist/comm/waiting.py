@@ -347,7 +347,9 @@ def describe_absence(ranks: Sequence[int], number: int, half: int) -> tuple[str,
     other = number // half ^ 1
     awaited = list_ranks(ranks[other * half : (other + 1) * half])
     reports = bool(awaited) and number % half == 0 and (half == 1 or number < 2 * half)
-    return f"{awaited} has not called it" if half == 1 else f"some of {awaited} have not called it", reports
+    if half > 1:
+        return f"some of {awaited} have not called it", reports
+    return f"{awaited} has not called it{', and perhaps others' if len(ranks) > 2 else ''}", reports
 
 
 def list_ranks(ranks: Sequence[int]) -> str:

@@ -171,7 +171,7 @@ def read_options(call: str, keywords: Mapping[str, Any]) -> Options:
         return USUAL
     for name in keywords:
         if name not in DEFAULTS:
-            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}; options are {', '.join(DEFAULTS)}")
     guard, comm, via = Guard(), keywords.get("comm"), keywords.get("via")
     if comm is not None and not hasattr(comm, "Get_size"):
         guard.error = DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")

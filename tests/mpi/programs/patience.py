@@ -146,7 +146,10 @@ def late_to_the_first_call(late: tuple[int, ...], absent: dict[int, str]) -> Non
     """Those that wait in MPI name it, or some that it is among; no other rank would say anything."""
     comm, texts, end = WORLD.Dup(), {}, time.monotonic() + 60
     first = "in the first call that is collective over rank 0, rank 1, rank 2, rank 3, redistribute(): "
-    wanted = {rank: f"{first}{text} called it" for rank, text in absent.items()}
+    wanted = {
+        rank: f"{first}{text} called it{'' if text.startswith('some') else ', and perhaps others'}"
+        for rank, text in absent.items()
+    }
     Told.late = late[0]
     with contextlib.nullcontext() if RANK in late else mock.patch.object(waiting.threading, "Timer", Told):
         while late[0] == RANK and texts != wanted:
