@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .adapters.adapter import find
+from .adapters.adapter import View, find
 from .adapters.arguments import layout_of_argument, to_distributed
 from .comm.guard import Guard
 from .engine.local_arrays import check_target, make_out
@@ -111,6 +111,16 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
         return call
 
     return decorated
+
+
+def added(view: View) -> Distributed:
+    """The array of a view of summands: their sum, in new local arrays. Collective."""
+    assert view.summands is not None
+    assert view.layout is not None
+    source, factor = view.summands
+    to_sum = plan(source, view.layout, dtype=view.dtype, comm=source.comm, reduce="sum")
+    total: Any = to_sum(view.local if source.coords is not None else None, alpha=factor)
+    return Distributed._from_result(view.layout, total, view.dtype)
 
 
 def in_slabs(array: Distributed) -> Distributed:
@@ -263,6 +273,7 @@ def _local_of(name: str, array: Any, desc: Layout) -> Any:
         return _checked_local(name, array, array.desc, array.local, desc)
     adapter = None if isinstance(array, np.ndarray) else find(array)
     error: RedistributionError | None = None
+    of_summands = False
     if adapter is not None and adapter.communicates:  # other ranks may not read theirs
         if not isinstance(array, tuple):
             raise ArrayError(
@@ -272,12 +283,15 @@ def _local_of(name: str, array: Any, desc: Layout) -> Any:
     elif adapter is not None and desc.comm is not None:
         try:
             view = adapter.view(array, desc.comm)
-            if view.layout is not None and view.local is not ...:
+            of_summands = view.summands is not None
+            if not of_summands and view.layout is not None and view.local is not ...:
                 return _checked_local(name, array, view.layout, view.local, desc)
         except RedistributionError as caught:
             if not isinstance(desc, Descriptor) or not hasattr(array, "__dlpack__"):
                 raise
             error = caught
+    if of_summands:
+        raise ArrayError(f"{name} is a {type(array).__name__} of summands, which all ranks add: pass as_distributed of it")
     try:
         return host_array(name, array) if isinstance(desc, Descriptor) else array
     except ArrayError:  # else an array that can be a local array is taken as one

@@ -19,6 +19,13 @@ from ..layout.distributed import Distributed
 from ..layout.tiles import Layout, Tiles
 
 
+class Summands(NamedTuple):
+    """The summands of an array: their layout, each a replica, and the factor of their sum."""
+
+    layout: Descriptor
+    factor: float
+
+
 class View(NamedTuple):
     """The layout and the memory of an array of another library.
 
@@ -30,11 +37,14 @@ class View(NamedTuple):
         This rank's local array, as of a `DistributedArray`; `...` if the object is a layout without elements.
     dtype : dtype, optional
         Of the elements, for ranks without any.
+    summands : Summands, optional
+        If each replica of the array is a summand: these are added when the array is taken, into new local arrays.
     """
 
     layout: Layout | None
     local: Any = ...
     dtype: np.dtype[Any] | None = None
+    summands: Summands | None = None
 
 
 class Blueprint(NamedTuple):

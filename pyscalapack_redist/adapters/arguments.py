@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._lazy import load_above
 from ..comm.group import first_known
 from ..comm.groups import group_of
 from ..comm.guard import Guard
@@ -73,9 +74,13 @@ def _read_view(
             kind = type(x).__name__
             raise ArrayError(f"{name} is a {kind}, a layout without elements: give a pair, ({name}, local array)")
         if view.layout is not None and view.local is not ...:
-            array = _distributed(view)  # raises for a local array that does not fit
+            array = Distributed._from_result(view.layout, view.local, view.dtype)  # raises for a local array that does not fit
             if writes:
                 check_writable(name, x, array)
+                if view.summands is not None:
+                    raise ArrayError(
+                        f"{name} is a {type(x).__name__} of summands, and its elements are their sum: it cannot be written"
+                    )
         return [view.layout]
 
     notifies = writes and adapter is not None and type(adapter).written is not Adapter.written
@@ -243,7 +248,11 @@ def check_writable(name: str, x: object, array: Distributed) -> None:
 
 
 def _distributed(view: View) -> Distributed:
+    """The array of a view; of summands their sum, in new local arrays. Collective then."""
     assert view.layout is not None
+    if view.summands is not None:
+        total: Distributed = load_above("door").added(view)
+        return total
     return Distributed._from_result(view.layout, view.local, view.dtype)
 
 

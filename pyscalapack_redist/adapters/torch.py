@@ -17,7 +17,7 @@ from ..errors import ArrayError, DescriptorError
 from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
 from ..layout.tiles import Layout
-from .adapter import Adapter, Blueprint, View
+from .adapter import Adapter, Blueprint, Summands, View
 from .boxes import layouts_of_boxes
 from .tensors import array_of, check_gradient, tensor_of
 
@@ -56,7 +56,13 @@ class DTensors(Adapter):
                 f"{sharding.placements} it must be {sharding.local_shape}: give DTensor.from_local shape= and stride="
             )
         if isinstance(layout, Descriptor):
-            return View(layout, None if layout.coords is None else local, local.dtype)
+            summands = sharding.summands(comm)
+            return View(layout, None if layout.coords is None else local, local.dtype, summands)
+        if sharding.partial:
+            raise ArrayError(
+                f"the DTensor has {sharding.placements}, several parts of a dimension with summands: bring it to others by "
+                "x.redistribute(placements=[...]) of PyTorch"
+            )
         if len(layouts) > 1:  # whoever writes the tiles of one layout leaves the other copies as they are
             local = local.view()
             local.flags.writeable = False
@@ -153,6 +159,28 @@ class Sharding:
         return layouts_of_boxes([[*line, n] for line, n in zip(starts, self.shape, strict=True)], holders, comm)
 
     @functools.cached_property
+    def partial(self) -> list[int]:
+        """The dimensions of the mesh along which processes have summands."""
+        partial = import_module("torch.distributed.tensor").Partial
+        return [k for k, placement in enumerate(self.placements) if isinstance(placement, partial)]
+
+    def summands(self, comm: MPI.Intracomm) -> Summands | None:
+        """The layout of the summands, of which each element has one copy, and their factor; None if there are none."""
+        if not self.partial:
+            return None
+        replicate = import_module("torch.distributed.tensor").Replicate
+        single = Sharding(self.mesh, self.placements, self.shape)
+        single.ranks = self.ranks[
+            tuple([slice(1) if isinstance(placement, replicate) else slice(None) for placement in self.placements])
+        ]
+        (layout,) = single.layouts(comm)
+        assert isinstance(layout, Descriptor)
+        factors = [
+            1 / self.ranks.shape[k] for k in self.partial if getattr(self.placements[k], "reduce_op", "sum") == "avg"
+        ]
+        return Summands(layout, float(np.prod(factors)))
+
+    @functools.cached_property
     def own_place(self) -> Place | None:
         """The place of this process in the mesh; None if it is not in it."""
         places = np.argwhere(self.ranks == import_module("torch.distributed").get_rank())
@@ -224,10 +252,10 @@ def _sharding(x: Any, shape: tuple[int, ...] | None = None) -> Sharding:
         return Sharding(mesh, _fitted(mesh, placements, len(shape)), shape)
     _check_order(x)
     sizes = tuple(x.shape) if shape is None else shape
-    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes)), sizes)
+    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), shape is None), sizes)
 
 
-def _fitted(mesh: Any, placements: Any, ndim: int) -> list[Any]:
+def _fitted(mesh: Any, placements: Any, ndim: int, takes_summands: bool = False) -> list[Any]:
     """Placements for an array of `ndim` dimensions: along one that it does not have it is replicated."""
     types = import_module("torch.distributed.tensor.placement_types")
     if not isinstance(placements, list | tuple) or len(placements) != mesh.ndim:
@@ -236,8 +264,8 @@ def _fitted(mesh: Any, placements: Any, ndim: int) -> list[Any]:
         )
     fitted = []
     for placement in placements:
-        _check_placement(placement, types)
-        if isinstance(placement, types.Replicate):
+        _check_placement(placement, types, takes_summands)
+        if isinstance(placement, types.Replicate | types.Partial):
             fitted.append(placement)
             continue
         dim = placement.dim + ndim if placement.dim < 0 else placement.dim
@@ -249,15 +277,22 @@ def _fitted(mesh: Any, placements: Any, ndim: int) -> list[Any]:
     return fitted
 
 
-def _check_placement(placement: Any, types: Any) -> None:
-    """Raise an ArrayError for a placement of which no element is in one place."""
+def _check_placement(placement: Any, types: Any, takes_summands: bool) -> None:
+    """Raise an ArrayError for a placement that is not taken: of summands in a new array, or that are not added."""
     if isinstance(placement, types.Partial):
-        raise ArrayError(
-            f"the DTensor has the placement {placement!r}: each process has a summand, and none an element. Add them first, by "
-            "x.redistribute(placements=[...]) of PyTorch, or as a DistributedArray of the local tensors, by reduce='sum'"
-        )
+        if not takes_summands:
+            raise ArrayError(
+                f"{placement!r} is no placement for a new DTensor, in which each process would have a summand: give "
+                "Replicate() or Shard(k)"
+            )
+        if placement.reduce_op not in ("sum", "avg"):
+            raise ArrayError(
+                f"the DTensor has the placement {placement!r}: only sums and means are made. Combine its parts first, by "
+                "x.redistribute(placements=[...]) of PyTorch"
+            )
+        return
     if not isinstance(placement, types.Shard | types._StridedShard | types.Replicate):
-        raise ArrayError(f"{placement!r} is no placement that is taken: Shard, _StridedShard and Replicate are")
+        raise ArrayError(f"{placement!r} is no placement that is taken: Shard, _StridedShard, Replicate and Partial are")
 
 
 def _check_order(x: Any) -> None:

@@ -182,15 +182,53 @@ def check_solvers() -> None:
     check(psr.redistribute(side, like=columns), torch.ones(12, dtype=torch.float64), mesh, [Replicate()])
 
 
+def check_summands() -> None:
+    """`Partial`: the summands of all processes are added, or their mean is made, with replicas and shards beside them."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    whole = numbers((6, 8))
+    for kind, factor in (("sum", SIZE * (SIZE + 1) / 2), ("avg", (SIZE + 1) / 2)):
+        for dtype in (torch.float32, torch.float64, torch.complex64):
+            x = DTensor.from_local((whole * (RANK + 1)).to(dtype), mesh, [Partial(kind)])
+            expected = (whole * factor).to(dtype)
+            array = psr.as_distributed(x)
+            assert torch.allclose(torch.from_numpy(array.local.copy()), expected)
+            assert not np.shares_memory(array.local, x.to_local().numpy())
+            shards = psr.redistribute(x, like=(mesh, [Shard(0)]))
+            assert shards.placements == (Shard(0),)
+            assert torch.allclose(shards.full_tensor(), expected)
+            gathered = psr.gather(x)
+            assert (gathered is None) == (RANK > 0)
+            assert gathered is None or np.allclose(gathered, expected.numpy())
+    counts = DTensor.from_local(torch.full((5,), RANK, dtype=torch.int64), mesh, [Partial()])
+    assert psr.as_distributed(counts).local.tolist() == [SIZE * (SIZE - 1) // 2] * 5
+    if SIZE % 2 or SIZE < 4:
+        return
+    grid = DeviceMesh("cpu", np.arange(SIZE).reshape(2, SIZE // 2))
+    row, column = divmod(RANK, SIZE // 2)
+    for placements, own, expected in (
+        ([Partial(), Replicate()], whole * (row + 1), whole * 3),
+        ([Replicate(), Partial()], whole * (column + 1), whole * sum(range(1, SIZE // 2 + 1))),
+        ([Partial(), Partial("avg")], whole * (RANK + 1), whole * (SIZE + 1)),
+        ([Shard(0), Partial()], whole[3 * row :][:3] * (column + 1), whole * sum(range(1, SIZE // 2 + 1))),
+    ):
+        x = DTensor.from_local(own.contiguous(), grid, placements, shape=whole.shape, stride=whole.stride())
+        assert torch.allclose(psr.redistribute(x, like=(mesh, [Shard(1)])).full_tensor(), expected), placements
+
+
 def check_errors() -> None:
     """Every rank raises, and says what to do."""
     mesh = DeviceMesh("cpu", np.arange(SIZE))
     whole = numbers((6, 8))
     x = sharded(whole, mesh, [Shard(0)])
     partial = DTensor.from_local(whole, mesh, [Partial()])
-    for call in (lambda: psr.as_distributed(partial), lambda: psr.redistribute(x, like=partial),
-                 lambda: psr.redistribute(x, like=(mesh, [Partial("avg")]))):  # fmt: skip
-        check_refused(call, "the placement Partial(")
+    for call in (lambda: psr.redistribute(x, like=partial), lambda: psr.redistribute(x, like=(mesh, [Partial("avg")]))):
+        check_refused(call, "is no placement for a new DTensor")
+    check_refused(lambda: psr.as_distributed(DTensor.from_local(whole, mesh, [Partial("max")])), "only sums and means")
+    check_refused(lambda: psr.copy_to(x, partial), "of summands")
+    check_refused(lambda: psr.plan(partial, psr.layout_of(x))(partial), "of summands")
+    mean = DTensor.from_local(whole.to(torch.int64), mesh, [Partial("avg")])
+    if SIZE > 1:
+        check_refused(lambda: psr.as_distributed(mean), "alpha")
     check_refused(lambda: psr.linalg.eigh(x.detach().clone().requires_grad_()), "detach()")
     weights = torch.nn.Parameter(x.clone())
     check_refused(lambda: psr.as_distributed(weights if RANK == SIZE - 1 else weights.detach()), "detach()")
@@ -240,6 +278,7 @@ def main() -> None:
     check_dtypes()
     check_memory()
     check_solvers()
+    check_summands()
     check_errors()
     check_other_ranks()
 
