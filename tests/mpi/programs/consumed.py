@@ -65,7 +65,8 @@ def random_case(rng: random.Random) -> None:
     op, uplo = rng.choice("NNNTCR"), rng.choice([None, None, None, "U", "L"])
     dtype: Any = rng.choice([np.float64, np.float32, np.complex128, np.int8, "V24"])
     order_a, order_b = rng.choice("FC"), rng.choice("FC")
-    schedule, exchange = rng.choice([("auto", "auto"), ("optimal", "auto"), ("auto", "windowed"), ("auto", "alltoallv")])
+    ways = [("auto", "auto"), ("optimal", "auto"), *(("auto", name) for name in ("windowed", "alltoallv", "bruck"))]
+    schedule, exchange = rng.choice(ways)
     whole_a, a = drawn_layout(rng, shape)
     whole_b, b = drawn_layout(rng, shape[::-1] if op in "TC" else shape)
     local = whole_a.from_function(lambda i, j: (131 * i + 7 * j) % 113, np.int8)
