@@ -197,6 +197,28 @@ def reports() -> None:
     assert "summands" in plan._repr_html_()
 
 
+def from_one_side_to_the_other() -> None:
+    """On an inter-communicator the side that has the summands knows of them alone."""
+    if SIZE == 1:
+        return
+    first = SIZE - SIZE // 2
+    has_a = first > RANK
+    own = WORLD.Split(int(has_a), RANK)
+    inter = own.Create_intercomm(0, WORLD, first if has_a else 0, 7)
+    grid = psr.ProcessGrid((own.size,), own)
+    options: dict[str, Any] = {"comm": inter, "reduce": "sum", "dtype": np.float32}
+    parts = [summand(k, (9, 5), np.float32) for k in range(first)]
+    if has_a:
+        a = psr.Descriptor((9, 5), None, grid, axes=(None, None))
+        assert psr.redistribute(a, None, **options)(parts[RANK]) is None
+    else:
+        b = psr.Descriptor((9, 5), (2, 5), grid, axes=(0, None))
+        expected = in_order(parts, 1, 0, parts[0])[b.global_indices(0)]
+        assert same(psr.redistribute(None, b, **options)(None), expected, True)
+    inter.Free()
+    own.Free()
+
+
 # -- what is refused
 
 
@@ -244,7 +266,8 @@ def main() -> None:
     for number in range(int(sys.argv[2])):
         random_case(rng, number)
     for check in (
-        replicas_have_the_same_bits, methods_and_arrays, one_summand_is_an_ordinary_move, reports, refusals,
+        replicas_have_the_same_bits, methods_and_arrays, one_summand_is_an_ordinary_move, reports,
+        from_one_side_to_the_other, refusals,
     ):  # fmt: skip
         check()
 
