@@ -21,7 +21,7 @@ from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
-from .layout.distributed import Distributed
+from .layout.distributed import Distributed, whole_layout
 from .layout.dtypes import is_complex
 from .layout.grid import ProcessGrid
 
@@ -76,6 +76,9 @@ def picked(array: D, key: object) -> Any:
 
 def assign(array: Distributed, key: object, value: Any) -> None:
     """Write elements: a number or NumPy array, equal on all ranks, not collective; or an array of ranks, collective."""
+    if isinstance(key, Distributed):
+        _assign_where(array, key, value)
+        return
     if not isinstance(value, Distributed):
         picks = read_index(array.shape, key)
         shape = tuple([pick.number for pick in picks if not pick.is_dropped])
@@ -122,6 +125,27 @@ def assign(array: Distributed, key: object, value: Any) -> None:
             _write(array, picks, lambda chosen: local)
 
 
+def _assign_where(array: Distributed, mask: Distributed, value: Any) -> None:
+    """Write a number where a mask is true, in one layout. Not collective."""
+    if mask.shape != array.shape or whole_layout(mask.desc) != whole_layout(array.desc):
+        raise ArrayError(
+            f"a mask in the layout {mask.desc!r} is for an array in {array.desc!r}: it must be in the layout of the array, as "
+            "a > 0 is; mask.redistribute(a) brings it there"
+        )
+    if np.ndim(value) or isinstance(value, Distributed):
+        raise ArrayError(f"value = {shown(value)} must be a number; np.where(mask, values, a) takes arrays")
+    _check_real(array, np.asarray(value).dtype)
+    for elements, chosen in zip(_own_arrays(array), _own_arrays(mask), strict=True):
+        if elements is not None and chosen is not None:
+            if chosen.dtype != bool:
+                raise ArrayError(f"a mask of dtype {chosen.dtype} must be of bool, as a > 0 is")
+            elements[chosen] = value
+
+
+def _own_arrays(array: Distributed) -> list[Any]:
+    return [array.own] if isinstance(array.desc, Descriptor) else array.desc.own_arrays(array.local)
+
+
 def _check_real(array: Distributed, dtype: np.dtype[Any] | None) -> None:
     """Refuse complex values for an array of real numbers: the imaginary parts would be lost."""
     if dtype is not None and array.dtype is not None and is_complex(dtype) and not is_complex(array.dtype):
@@ -161,7 +185,8 @@ def _pick(dim: int, n: int, part: Any) -> Pick:
         index = operator.index(part)
     except TypeError:
         raise ArrayError(
-            f"dimension {dim}: {shown(part)} must be an integer or a slice; elements by lists or masks are on each rank, in own"
+            f"dimension {dim}: {shown(part)} must be an integer or a slice; elements by lists are on each rank, in own; "
+            "a[mask] = 0 and np.where take masks"
         ) from None
     if not -n <= index < n:
         raise ArrayError(f"dimension {dim}: index {index} is outside the array of {n} there: it must be {-n} to {n - 1}")
@@ -207,8 +232,7 @@ def _in_words(picks: Sequence[Pick]) -> str:
 def own_parts(array: Distributed, picks: Sequence[Pick]) -> Iterator[OwnPart]:
     """What is chosen of this rank's elements, and of each of its tiles. Not collective."""
     desc: Any = array.desc
-    arrays = [array.own] if isinstance(desc, Descriptor) else desc.own_arrays(array.local)
-    for place, elements in zip(desc.own_places, arrays, strict=False):
+    for place, elements in zip(desc.own_places, _own_arrays(array), strict=False):
         if elements is None:
             continue
         inside, chosen = [], []

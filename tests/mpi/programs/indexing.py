@@ -83,6 +83,17 @@ def write(rng: random.Random) -> None:
     same(psr.gather(array, None), whole, what)
 
 
+def by_masks(rng: random.Random) -> None:
+    """A number is written where a mask is true."""
+    array, whole = drawn(rng)
+    array, whole = array.copy(), whole.copy()
+    mask = array == array if rng.random() < 0.3 else array == whole.flat[0] if whole.size else array == 0
+    chosen = mask.gather(None)
+    array[mask] = 3
+    whole[chosen] = 3
+    same(psr.gather(array, None), whole, f"{array!r}[{mask!r}] = 3")
+
+
 def within_itself() -> None:
     """Elements that are read and written at once, through parts and transposes."""
     desc = psr.Descriptor((12, 12), 2, psr.ProcessGrid((SIZE, 1), WORLD))
@@ -115,7 +126,7 @@ def refused() -> None:
         ("rows", "'rows' must be an integer or a slice"),
         (None, "None must be an integer or a slice"),
         (True, "True must be an integer or a slice"),
-        (([1, 2],), r"\[1, 2\] must be an integer or a slice; elements by lists or masks"),
+        (([1, 2],), r"\[1, 2\] must be an integer or a slice; elements by lists are on each rank"),
         ((0, 0, 0), "is for more dimensions than 2"),
         ((..., 0, ...), "more than one ellipsis"),
         (np.s_[::0], "its step, which is not 0"),
@@ -139,6 +150,15 @@ def refused() -> None:
         x[...] = np.ones(2)
     with pytest.raises(both, match="cannot be assigned to"):
         x[0, 0] = x[0]
+    for mask, value, words in (
+        (x > 0, np.ones(3), "must be a number"),
+        (x + 0, 1, "must be of bool"),
+        ((x > 0).redistribute(block=1), 1, r"mask\.redistribute\(a\)"),
+        (x[:3] > 0, 1, "must be in the layout of the array"),
+        (x > 0, 1j, "real part"),
+    ):
+        with pytest.raises(psr.ArrayError, match=words):
+            x[mask] = value
     for i, j in ((0, 0), (8, 6), (-1, 3)):
         assert x[i, j] == range(9)[i] + range(7)[j]
     assert x.sum() == 63 * 4 + 63 * 3
@@ -149,6 +169,7 @@ if __name__ == "__main__":
     for _ in range(int(sys.argv[2])):
         read(rng)
         write(rng)
+        by_masks(rng)
     within_itself()
     refused()
     if RANK == 0:
