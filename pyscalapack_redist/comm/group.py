@@ -426,8 +426,9 @@ class Group:
         return voting
 
     def adopt(self, voting: Voting) -> Voting:
-        """Queue a vote that a compiled call has cast and not counted. No other vote is open."""
-        self._votings.append(voting)
+        """Queue a vote that a fast path has cast, unless it has counted it. No other vote is open."""
+        if voting.outcome is None:
+            self._votings.append(voting)
         return voting
 
     def count(self, voting: Any = None, block: bool = False) -> Outcome | None:

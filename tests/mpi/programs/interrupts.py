@@ -25,6 +25,7 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import caches, channel, groups, progress, waiting
 from pyscalapack_redist.engine import make as batches
+from pyscalapack_redist.engine.transfer import MOVING, Transfer
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -399,6 +400,44 @@ def in_flight_while_freeing() -> None:
     assert not groups._never_freed
 
 
+def after_the_vote_is_counted() -> None:
+    """A call like the last one that is interrupted as its elements move leaves no vote behind when it has ended."""
+    comm = WORLD.Dup()
+    a, b = (psr.Descriptor((40, 30), 3, psr.ProcessGrid(shape, comm)) for shape in ((SIZE, 1), (1, SIZE)))
+    plan = psr.redistribute(a, b, exchange="nonblocking", dtype=np.float64)
+    local, out = a.from_function(lambda i, j: i + 0.5 * j), b.zeros()
+    step, interrupts = Transfer._step, []
+
+    def counting(transfer: Any) -> Any:
+        if RANK or not transfer._is_again or transfer.state is MOVING:
+            return step(transfer)
+        while transfer.state is not MOVING:
+            transfer._count_vote(False)
+        return False
+
+    def interrupt(*_: object) -> None:
+        interrupts.append(RANK)
+        raise KeyboardInterrupt
+
+    for _ in range(3):
+        plan(local, out)
+    out[...] = 0
+    with mock.patch.object(Transfer, "_step", counting):
+        if RANK == 0:
+            with pytest.raises(KeyboardInterrupt), mock.patch.object(Transfer, "_poll", interrupt):
+                plan(local, out)
+        else:
+            plan(local, out)
+    assert len(interrupts) == (RANK == 0)
+    group = plan.inside.group
+    assert group is not None
+    while group.transfers:
+        progress.advance_others()
+    assert np.array_equal(out, b.from_function(lambda i, j: i + 0.5 * j))
+    assert not group.in_flight
+    comm.Free()
+
+
 def by_one_rank_late() -> None:
     """Rank 0 waits no more: it keeps its private communicator, and the next one is freed as usual."""
     comm = Moves(40, WORLD.Dup()).a.grid.comm
@@ -431,6 +470,7 @@ def main() -> None:
         lambda: while_freeing(signal.SIGALRM),
         lambda: while_freeing(signal.SIGINT),
         in_flight_while_freeing,
+        after_the_vote_is_counted,
         by_one_rank_late,
     ]
     for call in calls:
