@@ -180,4 +180,4 @@ def from_local(array: NDArray[Any] | None, comm: MPI.Intracomm, *, axis: int = 0
     grid = ProcessGrid([len(heights) if k == dim else 1 for k in range(len(shape))], comm)
     blocks = [Blocks(heights) if k == dim else BALANCED for k in range(len(shape))]
     desc = Descriptor([sum(heights) if k == dim else n for k, n in enumerate(shape)], blocks, grid)
-    return DistributedArray._from_result(desc, None if array is None else host_array("array", array), dtype)
+    return DistributedArray._from_result(desc, array, dtype)

@@ -20,7 +20,6 @@ from .comm.meeting import meet_and_combine
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.descriptor import Descriptor
-from .layout.dimensions import local_part
 from .layout.distributed import Distributed
 
 Axis = int | Sequence[int] | None
@@ -42,17 +41,14 @@ class Block(NamedTuple):
 
 def own_blocks(array: Distributed) -> Iterator[Block]:
     """The elements of an array, or of a part of one, of which this rank holds the first replica. Not collective."""
-    desc, local = array.desc, array.local
+    desc = array.desc
     if not isinstance(desc, Descriptor):
-        for place, tile in zip(desc.own_places, desc.own_arrays(local), strict=True):
+        for place, tile in zip(desc.own_places, desc.own_arrays(array.local), strict=True):
             if tile is None:
                 continue
             yield Block(tuple(axis.global_indices(p) for axis, p in zip(desc.distributions, place, strict=False)), tile)
-    elif desc.coords is not None and local is not None and not any((desc.place or ())[desc.ndim :]):
-        indices = tuple(desc.global_indices(dim) for dim in range(desc.ndim))
-        if local.shape != tuple(each.size for each in indices):  # with padding, or more than the part
-            local = local[local_part(desc.distributions, desc.coords)]
-        yield Block(indices, local)
+    elif desc.coords is not None and array.own is not None and not any((desc.place or ())[desc.ndim :]):
+        yield Block(tuple(desc.global_indices(dim) for dim in range(desc.ndim)), array.own)
 
 
 def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype: DTypeLike | None = None) -> Any:

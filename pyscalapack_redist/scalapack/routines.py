@@ -84,14 +84,10 @@ def _on_new_contexts(layouts: dict[str, Descriptor]) -> dict[str, Descriptor]:
 
     A context is freed with the communicator, and used by later calls once these grids are dropped.
     """
-    grids: dict[ProcessGrid, ProcessGrid] = {}
-    for name, layout in layouts.items():
-        grid = layout.grid
-        if grid not in grids:
-            grids[grid] = ProcessGrid(grid.shape, grid.comm, ranks=grid.ranks)
-            grids[grid].make_context()
-        layouts = layouts | {name: layout._with_grid(grids[grid])}
-    return layouts
+    grids = {grid: ProcessGrid(grid.shape, grid.comm, ranks=grid.ranks) for grid in (each.grid for each in layouts.values())}
+    for grid in grids.values():
+        grid.make_context()
+    return {name: layout._with_grid(grids[layout.grid]) for name, layout in layouts.items()}
 
 
 # -- in any layouts that ScaLAPACK takes
