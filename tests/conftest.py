@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,5 +92,20 @@ def control_group() -> Iterator[Path]:
         except OSError:
             continue
         finally:
-            folder.rmdir()
+            _remove(folder)
     pytest.skip("no control group can be made")
+
+
+def _remove(group: Path) -> None:
+    """Remove a control group, once the processes that have been killed there have gone."""
+    last = time.monotonic() + 60
+    while True:
+        try:
+            return group.rmdir()
+        except OSError:
+            if time.monotonic() > last:
+                raise
+        for process in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+        time.sleep(0.05)

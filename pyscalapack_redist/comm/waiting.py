@@ -22,6 +22,7 @@ from ..errors import CollectiveError, WaitTimeoutError, calling_line, public_cal
 from . import progress
 from .channel import Channel, Request
 from .node import Node
+from .timers import Timer
 
 LOGGER = logging.getLogger(__name__)
 VARIABLE = "PYSCALAPACK_REDIST_PATIENCE"  # seconds until a report
@@ -311,10 +312,9 @@ class WaitInMPI:
             yield
             return
         text = f"{self._text}: {self.absence}"
-        timer = threading.Timer(self._timeout, _report, (self._name, self._timeout, text))
-        timer.daemon = True
-        timer.start()
+        timer = Timer(self._timeout, _report, (self._name, self._timeout, text))
         try:
+            timer.start()
             yield
         finally:
             timer.cancel()

@@ -522,7 +522,7 @@ class Problem:
             # where A has made room, the result is in memory of its own
             local = self._redistribute("result", matrix.desc, desc, local, out, overwrite=self._has_consumed)
         if wanted.ndim == 1 and local is not None:
-            local = local[:, 0]
+            local = local[:, 0] if wanted.coords is not None else None
         return DistributedArray._from_result(wanted, local, self.dtype)
 
     def collect_errors(self, is_open: bool = True) -> Block:
@@ -721,10 +721,10 @@ class Problem:
     def _blame(self, routine_names: str, other: str) -> str:
         if other:
             return f"{self._routine}: {routine_names} of {other}, returned no result"
-        if self.is_on_one:
-            return f"{self._routine}: LAPACK of SciPy {scipy.__version__} on one process returned no result"
         if not self._uses_library:
             return f"{self._routine}: {routine_names} returned no result"
+        if self.is_on_one:
+            return f"{self._routine}: LAPACK of SciPy {scipy.__version__} on one process returned no result"
         library = blacs.load()
         kernels = kernel_name(library)
         beneath = f" with OpenBLAS's kernels for {kernels}" if kernels else ""
@@ -735,7 +735,7 @@ class Problem:
 
     def _remedy(self) -> str:
         if self.is_on_one:
-            return "pass layout= on more processes, or use another SciPy"
+            return f"pass layout= on more processes, or use another {'SciPy' if self._uses_library else 'NumPy'}"
         if not self._uses_library:
             return "pass another layout=, or use another NumPy"
         fitting = fitting_kernels(blacs.load())

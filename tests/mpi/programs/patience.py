@@ -127,7 +127,7 @@ def late_to_a_call(nodes: str, late: tuple[int, ...], speaker: int, behind: int 
 
 
 class Told:
-    """Stands for `threading.Timer`: the late rank is told at once what would be said later, and that it would not."""
+    """Stands for `Timer`: the late rank is told at once what would be said later, and that it would not."""
 
     late: int
 
@@ -151,7 +151,7 @@ def late_to_the_first_call(late: tuple[int, ...], absent: dict[int, str]) -> Non
         for rank, text in absent.items()
     }
     Told.late = late[0]
-    with contextlib.nullcontext() if RANK in late else mock.patch.object(waiting.threading, "Timer", Told):
+    with contextlib.nullcontext() if RANK in late else mock.patch.object(waiting, "Timer", Told):
         while late[0] == RANK and texts != wanted:
             if WORLD.iprobe(tag=SAID):
                 rank, text = WORLD.recv(tag=SAID)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linalg_cases import RANK, ROWS, SIZE, SQUARE, WORLD, layouts, near, put, random, slabs, untouched, whole_of
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
@@ -33,7 +34,13 @@ def on_every_grid(
     monkeypatch: pytest.MonkeyPatch, call: Callable[[], psr.DistributedArray], expected: NDArray[Any]
 ) -> None:
     """A product on each grid that could be chosen for it."""
-    number, possible = 0, 1
+    number, possible, is_on_one = 0, 1, False
+    on_one = products._product_on_one
+
+    def product_on_one(problem: Any) -> psr.DistributedArray:
+        nonlocal is_on_one
+        is_on_one = True
+        return on_one(problem)
 
     def choose(sizes: Any, size: int, *layouts: psr.Descriptor) -> product_grids.Arrangement:
         nonlocal possible
@@ -45,10 +52,11 @@ def on_every_grid(
     with monkeypatch.context() as patch:
         patch.setattr(multiplication, "PLANS_KEPT", 0)
         patch.setattr(multiplication, "choose", choose)
+        patch.setattr(products, "_product_on_one", product_on_one)
         while number < possible:
             near(whole_of(call()), expected, f"grid {number}")
             number += 1
-    assert possible > (SIZE > 1)
+    assert possible > 1 or WORLD.allreduce(is_on_one, MPI.LOR)
 
 
 def every_grid(monkeypatch: pytest.MonkeyPatch, stride: int) -> None:
@@ -92,7 +100,12 @@ def several_panels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def vectors() -> None:
-    for desc_a, desc_b in itertools.product(layouts((12, 17)), layouts((17,))):
+    """Also where both are on some of the ranks, or on one."""
+    grids = [psr.ProcessGrid(shape, WORLD) for shape in ((1, 1), (max(1, SIZE - 1), 1), (1, max(1, SIZE - 1)))]
+    for desc_a, desc_b in [
+        *itertools.product(layouts((12, 17)), layouts((17,))),
+        *((psr.Descriptor((12, 17), 2, grid), psr.Descriptor((17,), 3, grid)) for grid in grids),
+    ]:
         left, right = random((12, 17), "F"), random((17,), "F")
         product = linalg.matmul(put(left, desc_a), put(right, desc_b))
         assert product.shape == (12,)
@@ -140,6 +153,7 @@ def errors(monkeypatch: pytest.MonkeyPatch) -> None:
             with monkeypatch.context() as patch:
                 if RANK == BAD:
                     patch.setattr(multiplication, "for_blas", no_memory)
+                    patch.setattr(products, "_product_on_one", no_memory)
                 outcome = error_of(lambda: linalg.matmul(a, right, check=check))  # noqa: B023
             if WORLD.bcast(calls, root=BAD):  # otherwise that rank has nothing to compute
                 assert outcome is (MemoryError if RANK == BAD else psr.CollectiveError)
@@ -198,7 +212,8 @@ def without_library() -> None:
     with pytest.raises(psr.LibraryError):
         blacs.load()
     a, b = put(np.eye(4), slabs((4, 4))), put(np.ones((4, 1)), slabs((4, 1)))
-    assert np.array_equal(whole_of(linalg.solve(a, b)), np.ones((4, 1)))  # on one process
+    on_one = psr.Descriptor((4, 4), 4, psr.ProcessGrid((1, 1), WORLD))
+    assert np.array_equal(whole_of(linalg.solve(a, b, layout=on_one)), np.ones((4, 1)))
     if SIZE > 1:
         with pytest.raises((psr.LibraryError, psr.CollectiveError)):
             linalg.solve(a, b, layout=psr.Descriptor((4, 4), 2, SQUARE))

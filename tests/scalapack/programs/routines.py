@@ -321,6 +321,29 @@ def singular(grid: ProcessGrid) -> None:
                 scalapack.pxgetrf(layout.from_function(lambda i, j, values=values: values[i, j]), part)
 
 
+def single_precision(grid: ProcessGrid) -> None:
+    """Complex numbers whose squares vanish or overflow: L, and U over the power of 2, are those of ordinary numbers."""
+    layout, matrix, upper = Descriptor((13, 11), 2, grid), random((13, 11), "F"), np.triu(np.ones((7, 7), bool))
+    matrix[range(11), range(11)] += 9
+
+    def factored(size: np.float32) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        local = pivots = None
+        if grid.coords is not None:
+            local = layout.from_function(lambda i, j: matrix[i, j] * size)
+            pivots = scalapack.pxgetrf(local, layout[4:11, 4:11])
+        whole = whole_of(layout, local, "F")
+        whole[4:11, 4:11][upper] /= size
+        return whole, pivots
+
+    expected, exchanges = factored(np.float32(1))
+    for exponent in (-100, -70, 70, 100):
+        size = np.float32(2.0**exponent)
+        factors, pivots = factored(size)
+        near(factors[4:11, 4:11], expected[4:11, 4:11])
+        assert np.array_equal(factors[:4], size * matrix[:4])  # outside the window
+        assert np.array_equal(pivots, exchanges)  # type: ignore[arg-type]
+
+
 # -- what is refused
 
 
@@ -559,6 +582,7 @@ def main() -> None:
                 number += 1
                 group(Operands(grid, "fdFD"[(number + number // 4) % 4], form), *shape)
         singular(grid)
+        single_precision(grid)
         refused(grid)
         refused_together(grid)
     for form in FORMS:
