@@ -357,8 +357,8 @@ class Group:
             series.end(self.rank)
 
     def wait_for_failures(self) -> None:
-        """Wait, for a limited time, until all ranks know of a failure in a series."""
-        self._waiting.for_failures(self.settle_series)
+        """Wait, for a limited time after the last failure in a series, until all ranks know of each."""
+        self._waiting.for_failures(self.settle_series, max((settling.began for settling in self.settling), default=0.0))
 
     def settle_series(self) -> bool:
         """Make progress on series that end; True when all have ended."""

@@ -10,6 +10,7 @@ docs/protocol.md has the rules.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -145,6 +146,7 @@ class Settling:
 
     def __init__(self, series: Series) -> None:
         self._series = series
+        self.began = time.monotonic()
         assert series.culprit is not None
         self._header = np.zeros(HEADER, np.uint8)
         self._header[8:].view(np.int64)[0] = series.culprit

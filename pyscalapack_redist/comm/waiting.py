@@ -31,7 +31,7 @@ LONGEST_STEP = 1.0  # seconds between two checks that count as waiting: a rank t
 CHECK_SECONDS = 0.05
 ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0  # that ranks wait for one another before a communicator is freed
-FAILURE_SECONDS = 10.0  # that a failed rank waits until all ranks know of it
+FAILURE_SECONDS = 10.0  # that a rank waits after a failure, in all its calls together, until all ranks know of it
 WATCHERS = 64  # the lowest ranks: they ask all ranks whether they wait; other ranks ask only these
 MOST_NAMED = 8  # ranks that a report names
 WAITS, ABORTED = range(2)  # kinds of notices
@@ -178,9 +178,9 @@ class Waiting:
                 progress.pause()
         return False
 
-    def for_failures(self, settled: Callable[[], bool]) -> None:
-        """Wait until all ranks know of a failure, for at most `FAILURE_SECONDS`."""
-        last = time.monotonic() + FAILURE_SECONDS
+    def for_failures(self, settled: Callable[[], bool], since: float) -> None:
+        """Wait until all ranks know of a failure, for at most `FAILURE_SECONDS` since then."""
+        last = since + FAILURE_SECONDS
         with contextlib.suppress(CollectiveError):  # the caller raises the first failure
             progress.wait_until(lambda: settled() or time.monotonic() > last, self._group.check_peers)
 

@@ -438,7 +438,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (waiting, "CHECK_SECONDS", -1.0),
     (waiting, "ANSWER_SECONDS", TICK),
     (waiting, "FAILURE_SECONDS", 4 * TICK),
-    (waiting, "time", _Clock),
+    *((module, "time", _Clock) for module in (waiting, series)),
     (groups, "_never_freed", _Kept()),
     (groups, "_forked", None),  # the explorer forks, and its ranks use no MPI
     (waiting, "_report", lambda *what: None),

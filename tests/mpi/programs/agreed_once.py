@@ -190,8 +190,19 @@ def a_failed_rank_does_something_else() -> None:
     move, other = Moves(comm=first, one_way=True), Moves(comm=second)
     move.works(5)
     if RANK == SIZE - 1:
-        with pytest.raises(psr.ArrayError, match="alpha"):
-            another_factor(move, 5)
+        wait_until, waits = progress.wait_until, []
+
+        def noted(is_over: Callable[[], bool], check: Callable[[], object]) -> None:
+            waits.append(is_over())
+            wait_until(is_over, check)
+
+        arrays = move.source(5), move.b.empty(np.float64)
+        transfers = [move.plan.start(*arrays, alpha=alpha) for alpha in (1, 1, 2)][::-1]
+        with mock.patch.object(progress, "wait_until", noted):
+            for transfer in transfers:
+                with pytest.raises(psr.RedistributionError, match="alpha|in a call of it"):
+                    transfer.wait()
+        assert waits in ([], [False, True, True]), waits  # together they wait once, if there is a series
     else:
         time.sleep(0.4)
         with pytest.raises(psr.CollectiveError, match=f"rank {SIZE - 1} failed|cannot be used any more"):
