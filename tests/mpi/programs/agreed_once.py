@@ -200,7 +200,7 @@ def a_failed_rank_does_something_else() -> None:
         transfers = [move.plan.start(*arrays, alpha=alpha) for alpha in (1, 1, 2)][::-1]
         with mock.patch.object(progress, "wait_until", noted):
             for transfer in transfers:
-                with pytest.raises(psr.RedistributionError, match="alpha|in a call of it"):
+                with pytest.raises(psr.RedistributionError, match=r"alpha|in a call of it"):
                     transfer.wait()
         assert waits in ([], [False, True, True]), waits  # together they wait once, if there is a series
     else:
