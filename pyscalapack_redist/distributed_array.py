@@ -7,7 +7,6 @@ Operations without communication are in `layout.distributed`. Those that communi
 from __future__ import annotations
 
 import importlib
-import operator
 import os
 from collections.abc import Callable, Sequence
 from types import EllipsisType
@@ -39,7 +38,7 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
-from .reductions import Axis, extremum, mean, reduced, trace
+from .reductions import Axis, diagonal, extremum, mean, reduced, trace
 from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
 
@@ -119,7 +118,7 @@ class DistributedArray(Distributed):
         is_own = bool(operands) and operands[0] is self
         if is_own and function is np.linalg.norm:
             return importlib.import_module(f"{__package__}.linalg").norm(*operands, **options)
-        if is_own and function in REDUCTIONS and set(options) <= {"axis", "dtype", "offset"}:
+        if is_own and function in REDUCTIONS and set(options) <= {"axis", "dtype", "keepdims", "offset"}:
             return getattr(self, REDUCTIONS[function])(*operands[1:], **options)
         return super().__array_function__(function, types, operands, options)
 
@@ -198,13 +197,13 @@ class DistributedArray(Distributed):
         """
         return gather(self, root)
 
-    def sum(self, axis: Axis = None, dtype: DTypeLike | None = None) -> Any:
+    def sum(self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
         """The sum over all elements, or along dimensions, as by `numpy.sum`; each element counts once, replicas or not.
 
         The sums of the ranks are added in their order, so the result is the same from run to run.
 
-        Collective over the communicator of the array's grid, as are `mean`, `min`, `max`, `any`, `all`, `argmin`, `argmax` and
-        `trace`. All ranks get the result, a NumPy number or array. Of a slice only its elements count.
+        Collective over the communicator of the array's grid, as are `mean`, `min`, `max`, `any`, `all`, `argmin`, `argmax`,
+        `trace` and `diagonal`. All ranks get the result, a NumPy number or array. Of a slice only its elements count.
 
         Parameters
         ----------
@@ -212,56 +211,65 @@ class DistributedArray(Distributed):
             The dimensions to sum over; by default all.
         dtype : dtype, optional
             Of the sum.
+        keepdims : bool, optional
+            Whether the dimensions summed over stay, of size 1.
 
         Raises
         ------
         ArrayError, CollectiveError
             The array has no such dimension, or the ranks call different things.
         """
-        return reduced(self, np.add, "sum", axis, dtype)
+        return reduced(self, np.add, "sum", axis, keepdims, dtype)
 
-    def mean(self, axis: Axis = None) -> Any:
+    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """The mean over all elements, or along dimensions; float32 is summed as float64. Collective, as `sum`."""
-        return mean(self, axis)
+        return mean(self, axis, keepdims)
 
-    def var(self, axis: Axis = None) -> Any:
+    def var(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`; two votes."""
-        means = np.asarray(self.mean(axis))
-        if axis is not None:
-            means = np.expand_dims(means, axis)
-        return (abs(self - means) ** 2).mean(axis)
+        return (abs(self - self.mean(axis, keepdims=True)) ** 2).mean(axis, keepdims=keepdims)
 
-    def std(self, axis: Axis = None) -> Any:
+    def std(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """The standard deviation, the square root of `var`. Collective, as `var`."""
-        return np.sqrt(self.var(axis))
+        return np.sqrt(self.var(axis, keepdims=keepdims))
 
-    def min(self, axis: Axis = None) -> Any:
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """The least element, NaN if there is one, as by `numpy.min`. Collective, as `sum`."""
-        return reduced(self, np.minimum, "min", axis)
+        return reduced(self, np.minimum, "min", axis, keepdims)
 
-    def max(self, axis: Axis = None) -> Any:
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """The largest element, NaN if there is one, as by `numpy.max`. Collective, as `sum`."""
-        return reduced(self, np.maximum, "max", axis)
+        return reduced(self, np.maximum, "max", axis, keepdims)
 
-    def any(self, axis: Axis = None) -> Any:
+    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """Whether any element is true. Collective, as `sum`."""
-        return reduced(self, np.logical_or, "any", axis)
+        return reduced(self, np.logical_or, "any", axis, keepdims)
 
-    def all(self, axis: Axis = None) -> Any:
+    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """Whether all elements are true. Collective, as `sum`."""
-        return reduced(self, np.logical_and, "all", axis)
+        return reduced(self, np.logical_and, "all", axis, keepdims)
 
-    def argmin(self) -> int:
-        """Index, in C order, of the first least element, or of the first NaN, as by `numpy.argmin`. Collective, as `sum`."""
-        return extremum(self, "argmin", np.argmin, operator.lt)
+    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        """Index of the first least element, or of the first NaN, along a dimension, or in C order of all elements.
 
-    def argmax(self) -> int:
-        """Index, in C order, of the first largest element, or of the first NaN, as by `numpy.argmax`. Collective, as `sum`."""
-        return extremum(self, "argmax", np.argmax, operator.gt)
+        As by `numpy.argmin`. Collective, as `sum`.
+        """
+        return extremum(self, "argmin", np.argmin, np.less, axis, keepdims)
+
+    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Any:
+        """Index of the first largest element, or of the first NaN, along a dimension, or in C order of all elements.
+
+        As by `numpy.argmax`. Collective, as `sum`.
+        """
+        return extremum(self, "argmax", np.argmax, np.greater, axis, keepdims)
 
     def trace(self, offset: int = 0) -> Any:
         """The sum of a diagonal of a matrix, as by `numpy.trace`. Collective, as `sum`."""
         return trace(self, offset)
+
+    def diagonal(self, offset: int = 0) -> Any:
+        """A diagonal of a matrix, a NumPy vector on all ranks, as by `numpy.diagonal`. Collective, as `sum`."""
+        return diagonal(self, offset)
 
     def redistribute(
         self,
@@ -373,7 +381,10 @@ def _matmul(a: object, b: object) -> DistributedArray:
 # Functions of NumPy, and the methods that they are
 REDUCTIONS: dict[Callable[..., Any], str] = {
     getattr(np, name): name.removeprefix("a") if name in ("amin", "amax") else name
-    for name in ("sum", "mean", "var", "std", "min", "max", "amin", "amax", "any", "all", "argmin", "argmax", "trace")
+    for name in (
+        *("sum", "mean", "var", "std", "min", "max", "amin", "amax", "any", "all"),
+        *("argmin", "argmax", "trace", "diagonal"),
+    )
 }
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
 D = TypeVar("D", bound=Distributed)

@@ -51,7 +51,9 @@ def own_blocks(array: Distributed) -> Iterator[Block]:
         yield Block(tuple(desc.global_indices(dim) for dim in range(desc.ndim)), array.own)
 
 
-def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype: DTypeLike | None = None) -> Any:
+def reduced(
+    array: Distributed, function: np.ufunc, name: str, axis: Axis, keepdims: bool, dtype: DTypeLike | None = None
+) -> Any:
     """The reduction by a ufunc. Collective over the communicator of the array.
 
     Parameters
@@ -64,6 +66,8 @@ def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype
         What it is called in texts.
     axis : int, sequence of int or None
         The dimensions to reduce; None for all.
+    keepdims : bool
+        Whether the result keeps them, of size 1.
     dtype : dtype, optional
         Of the result, as for `function.reduce`.
     """
@@ -71,10 +75,10 @@ def reduced(array: Distributed, function: np.ufunc, name: str, axis: Axis, dtype
     def wanted() -> str:
         return "" if dtype is None else f", dtype={np.dtype(dtype)}"
 
-    return _reduced(array, function, name, axis, lambda kind: dtype, lambda result, kind: result, wanted)
+    return _reduced(array, function, name, axis, keepdims, lambda kind: dtype, lambda result, kind: result, wanted)
 
 
-def mean(array: Distributed, axis: Axis) -> Any:
+def mean(array: Distributed, axis: Axis, keepdims: bool) -> Any:
     """The mean; sums are in double precision. Collective over the communicator of the array."""
 
     def wide(kind: np.dtype[Any]) -> np.dtype[Any]:
@@ -84,7 +88,7 @@ def mean(array: Distributed, axis: Axis) -> Any:
         result = total / (math.prod(array.shape) // max(1, np.size(total)))
         return result.astype(kind) if kind.kind in "fc" else result
 
-    return _reduced(array, np.add, "mean", axis, wide, divided)
+    return _reduced(array, np.add, "mean", axis, keepdims, wide, divided)
 
 
 def _reduced(
@@ -92,6 +96,7 @@ def _reduced(
     function: np.ufunc,
     name: str,
     axis: Axis,
+    keepdims: bool,
     dtype_for: Callable[[np.dtype[Any]], DTypeLike | None],
     finish: Callable[[Any, np.dtype[Any]], Any],
     wanted: Callable[[], str] = str,
@@ -114,7 +119,7 @@ def _reduced(
         dims = _dimensions(array, axis)
         own_kind = next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
         parts = [part for each in ranks for part in each.parts]
-        shape = tuple(n for k, n in enumerate(array.shape) if k not in dims)
+        shape = _shape_without(array, dims)
         kind = function.reduce(np.ones(1, own_kind), dtype=dtype_for(own_kind)).dtype
         identity = function.identity
         result = np.full(shape, 0 if identity is None else identity, kind)
@@ -123,35 +128,65 @@ def _reduced(
             where = np.ix_(*kept)
             result[where] = np.where(seen[where], function(result[where], value), value)
             seen[where] = True
-        return finish(result[()], own_kind)
+        return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
 
-    return _combined(array, name, of_rank, together, lambda: f"(axis={_dimensions(array, axis)}{wanted()})")
+    return _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims, wanted()))
 
 
-def extremum(array: Distributed, name: str, find: Callable[[Any], Any], better: Callable[[Any, Any], Any]) -> int:
-    """The index, in C order, of the first element that `find` finds. Collective over the communicator of the array."""
+def extremum(
+    array: Distributed, name: str, find: Callable[..., Any], better: np.ufunc, axis: int | None, keepdims: bool
+) -> Any:
+    """The index of the first extreme element, or of the first NaN. Collective over the communicator of the array.
 
-    def of_rank() -> list[tuple[int, Any]]:
-        if 0 in array.shape:
+    Parameters
+    ----------
+    find : callable
+        `numpy.argmin` or `numpy.argmax`.
+    better : ufunc
+        Whether one number is to be found rather than another.
+    axis : int or None
+        The dimension along which to look; None for the index of all elements in C order.
+    """
+
+    def of_rank() -> OfRank:
+        dims = _dimensions(array, axis)
+        if isinstance(axis, Sequence):
+            raise ArrayError(f"axis = {shown(axis)} must be one dimension, or None")
+        if any(array.shape[k] == 0 for k in dims):
             raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there")
-        found = []
-        for block in own_blocks(array):
-            if block.elements.size:
-                place = np.unravel_index(int(find(block.elements)), block.elements.shape)
-                index = tuple(int(each[k]) for each, k in zip(block.indices, place, strict=True))
-                found.append((int(np.ravel_multi_index(index, array.shape)), block.elements[place]))
-        return found
+        parts: list[tuple[tuple[NDArray[np.int64], ...], Any]] = []
+        for indices, elements in own_blocks(array):
+            if not elements.size:
+                continue
+            if axis is None:
+                place = np.unravel_index(int(find(elements)), elements.shape)
+                index = tuple(int(each[k]) for each, k in zip(indices, place, strict=True))
+                parts.append(((), (elements[place], np.ravel_multi_index(index, array.shape))))
+            else:
+                places = np.expand_dims(find(elements, axis=dims[0]), dims[0])
+                found = np.take_along_axis(elements, places, dims[0]), indices[dims[0]][places]
+                kept = tuple(each for k, each in enumerate(indices) if k not in dims)
+                parts.append((kept, tuple(each.squeeze(dims[0]) for each in found)))
+        return OfRank(array.dtype, parts)
 
-    def together(found_of_ranks: list[list[tuple[int, Any]]]) -> int:
-        found = sorted(each for found in found_of_ranks for each in [(index, value) for index, value in found])
-        best = found[0]
-        for index, value in found[1:]:
-            if best[1] == best[1] and (value != value or better(value, best[1])):
-                best = index, value
-        return best[0]
+    def together(ranks: list[OfRank]) -> Any:
+        dims = _dimensions(array, axis)
+        shape = _shape_without(array, dims)
+        kind = next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
+        best, first, seen = np.zeros(shape, kind), np.zeros(shape, np.intp), np.zeros(shape, bool)
+        for kept, (values, places) in (part for each in ranks for part in each.parts):
+            where = np.ix_(*kept)
+            old, old_places = best[where], first[where]
+            is_nan, was_nan = values != values, old != old
+            is_equal = (values == old) | (is_nan & was_nan)
+            is_better = np.where(is_equal, places < old_places, ~was_nan & (is_nan | better(values, old)))
+            is_better |= ~seen[where]
+            best[where], first[where] = np.where(is_better, values, old), np.where(is_better, places, old_places)
+            seen[where] = True
+        result = _with_dimensions(first[()], dims, keepdims)
+        return result if np.ndim(result) else int(result)
 
-    result: int = _combined(array, name, of_rank, together)
-    return result
+    return _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims))
 
 
 def trace(array: Distributed, offset: int = 0) -> Any:
@@ -173,6 +208,28 @@ def trace(array: Distributed, offset: int = 0) -> Any:
     return _combined(array, "trace", of_rank, together, lambda: f"(offset={operator.index(offset)})")
 
 
+def diagonal(array: Distributed, offset: int = 0) -> Any:
+    """A diagonal of a matrix, on all ranks. Collective over the communicator of the array."""
+
+    def of_rank() -> OfRank:
+        if array.ndim != 2:
+            raise ArrayError(f"diagonal of an array of shape {array.shape}: it must have 2 dimensions")
+        parts: list[tuple[tuple[NDArray[np.int64], ...], Any]] = []
+        for (rows, columns), elements in own_blocks(array):
+            _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
+            parts.append(((rows[down] + min(offset, 0),), elements[down, across]))
+        return OfRank(array.dtype, parts)
+
+    def together(ranks: list[OfRank]) -> Any:
+        (m, n), kind = array.shape, next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
+        result = np.zeros(max(0, min(m + min(offset, 0), n - max(offset, 0))), kind)
+        for (places,), values in (part for each in ranks for part in each.parts):
+            result[places] = values
+        return result
+
+    return _combined(array, "diagonal", of_rank, together, lambda: f"(offset={operator.index(offset)})")
+
+
 def _combined(
     array: Distributed,
     name: str,
@@ -186,6 +243,20 @@ def _combined(
         group = group_of_all(array.desc)
         value, words = guard.attempt(of_rank), guard.attempt(arguments)
         return meet_and_combine(group, f"{name}{words or ''}", value, together, guard.take_interrupts())
+
+
+def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> str:
+    """The arguments that all ranks must give alike."""
+    return f"(axis={_dimensions(array, axis)}{', keepdims=True' if keepdims else ''}{more})"
+
+
+def _shape_without(array: Distributed, dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for k, n in enumerate(array.shape) if k not in dims)
+
+
+def _with_dimensions(result: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
+    """The result with the dimensions that were reduced, if they are kept."""
+    return np.expand_dims(result, dims) if keepdims else result
 
 
 def _dimensions(array: Distributed, axis: Axis) -> tuple[int, ...]:

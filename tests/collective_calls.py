@@ -113,6 +113,7 @@ TABLE: dict[str, Row] = {
     "DistributedArray.any": Row(lambda s, _: s.a.any()),
     "DistributedArray.argmax": Row(lambda s, _: s.a.argmax()),
     "DistributedArray.argmin": Row(lambda s, _: s.a.argmin()),
+    "DistributedArray.diagonal": Row(lambda s, _: s.a.diagonal()),
     "DistributedArray.gather": Row(lambda s, _: s.a.gather()),
     "DistributedArray.load": Row(lambda s, _: psr.DistributedArray.load(s.desc, s.path)),
     "DistributedArray.max": Row(lambda s, _: s.a.max()),

@@ -92,15 +92,35 @@ def random_case(rng: random.Random) -> None:
             continue
         expected = getattr(np, name)(whole, axis=axis)
         same(getattr(array, name)(axis), expected, what)
-        same(getattr(np, name)(array, axis=axis), expected, f"numpy.{what}")
-    if whole.size and whole.dtype.kind != "c":
-        assert array.argmin() == int(np.argmin(whole)), (array, whole)
-        assert array.argmax() == int(np.argmax(whole)), (array, whole)
+        expected = getattr(np, name)(whole, axis=axis, keepdims=True)
+        same(getattr(np, name)(array, axis=axis, keepdims=True), expected, f"numpy.{what}")
+    of_extreme(array, whole, axis)
     if whole.ndim == 2:
         same(array.trace(1), np.trace(whole, 1), f"trace of {array!r}")
         same(np.trace(array, offset=-1), np.trace(whole, -1), f"numpy.trace of {array!r}")
+        offset = rng.randint(-whole.shape[0], whole.shape[1])
+        same(array.diagonal(offset), np.diagonal(whole, offset), f"diagonal {offset} of {array!r}")
+        same(np.diagonal(array), np.diagonal(whole), f"numpy.diagonal of {array!r}")
         if whole.dtype.char in "fdD":
             assert np.allclose(np.linalg.norm(array), np.linalg.norm(whole), equal_nan=True)
+
+
+def of_extreme(array: psr.DistributedArray, whole: Any, axis: Any) -> None:
+    """Where the least and the largest elements are; the first of equal ones, and NaN before all."""
+    for name in ("argmin", "argmax"):
+        what = f"{name} of {array!r} along {axis}"
+        if isinstance(axis, tuple):
+            with pytest.raises((psr.ArrayError, psr.CollectiveError), match="must be one dimension"):
+                getattr(array, name)(axis)
+        elif (whole.size if axis is None else whole.shape[axis]) == 0:
+            with pytest.raises((psr.ArrayError, psr.CollectiveError), match=f"{name} of an array"):
+                getattr(array, name)(axis)
+        elif whole.dtype.kind != "c":
+            result = getattr(array, name)(axis)
+            assert type(result) is (int if np.ndim(result) == 0 else np.ndarray), what
+            same(result, getattr(np, name)(whole, axis=axis), what)
+            expected = getattr(np, name)(whole, axis=axis, keepdims=True)
+            same(getattr(np, name)(array, axis=axis, keepdims=True), expected, f"numpy.{what}")
 
 
 def operators(rng: random.Random) -> None:
