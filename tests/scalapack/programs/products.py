@@ -104,7 +104,10 @@ def vectors() -> None:
     grids = [psr.ProcessGrid(shape, WORLD) for shape in ((1, 1), (max(1, SIZE - 1), 1), (1, max(1, SIZE - 1)))]
     for desc_a, desc_b in [
         *itertools.product(layouts((12, 17)), layouts((17,))),
-        *((psr.Descriptor((12, 17), 2, grid), psr.Descriptor((17,), 3, grid)) for grid in grids),
+        *(
+            (psr.Descriptor((12, 17), 2, grid), psr.Descriptor((17,), 3, grid, axes=(int(grid.shape[0] == 1),)))
+            for grid in grids
+        ),
     ]:
         left, right = random((12, 17), "F"), random((17,), "F")
         product = linalg.matmul(put(left, desc_a), put(right, desc_b))
