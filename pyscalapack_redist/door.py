@@ -119,7 +119,14 @@ def added(view: View) -> Distributed:
     assert view.layout is not None
     source, factor = view.summands
     to_sum = plan(source, view.layout, dtype=view.dtype, comm=source.comm, reduce="sum")
-    total: Any = to_sum(view.local if source.coords is not None else None, alpha=factor)
+    try:
+        total: Any = to_sum(view.local if source.coords is not None else None, alpha=factor)
+    except ArrayError:
+        if factor != 1 and view.dtype is not None and view.dtype.kind in "biu":
+            raise ArrayError(
+                f"the summands have dtype {view.dtype}, and a mean of integers is none: convert them to floating point first"
+            ) from None
+        raise
     return Distributed._from_result(view.layout, total, view.dtype)
 
 

@@ -64,8 +64,8 @@ def picked(array: D, key: object) -> Any:
         picks = guard.attempt(lambda: read_index(array.shape, key))
         if picks is not None and all(pick.is_dropped for pick in picks):
             value = guard.attempt(lambda: _own_element(array, picks))
-            return _agree(group, guard, "an index", picks, value, first_known)
-        _agree(group, guard, "an index", picks)
+            return _agree(group, guard, "an index", array, picks, value, first_known)
+        _agree(group, guard, "an index", array, picks)
         assert picks is not None
         in_blocks = in_slabs(array)
         desc = _layout_of(in_blocks.desc, picks)
@@ -116,7 +116,7 @@ def assign(array: Distributed, key: object, value: Any) -> None:
     with Guard() as guard:
         group = _group_of(array)
         checked = guard.attempt(check)
-        _agree(group, guard, "an assignment", checked)
+        _agree(group, guard, "an assignment", array, checked)
         picks, source = checked or [], in_slabs(value)
         if source.desc.parent is not None or _share_memory(array, source):  # elements may be written that are still read
             source = source.copy()
@@ -207,17 +207,21 @@ def _agree(
     group: Group,
     guard: Guard,
     call: str,
+    array: Distributed,
     picks: list[Pick] | None,
     value: Any = None,
     reduce: Callable[[list[Any]], Any] | None = None,
 ) -> Any:
-    """All ranks choose the same; the value that `reduce` makes of theirs."""
+    """All ranks choose the same of an array in one layout; the value that `reduce` makes of theirs."""
     error = guard.take_interrupts()
     number = digest((call, reduce is not None, None if picks is None else [tuple(map(int, pick)) for pick in picks]))
-    vote = Vote(failed=group.failure_code(error), call=number)
+    vote = Vote(failed=group.failure_code(error), call=digest((number, array.desc.layout_digest)))
 
     def statements() -> list[Statement]:
-        return [Statement(call, number, _in_words(picks or []))]
+        return [
+            Statement(call, number, _in_words(picks or [])),
+            Statement("the array's layout", array.desc.layout_digest, repr(array.desc)),
+        ]
 
     if reduce is not None:
         return group.agree_and_combine(vote, error, statements, value, reduce)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .comm.guard import Guard
-from .comm.meeting import meet_and_combine
+from .comm.vote import Statement, Vote, digest
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.descriptor import Descriptor
@@ -237,12 +237,19 @@ def _combined(
     together: Callable[[list[Any]], Any],
     arguments: Callable[[], str] = str,
 ) -> Any:
-    """What all ranks have, combined on one rank in their order, if all have called with these arguments."""
+    """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout."""
     with Guard() as guard:
         communicator_of(array.desc)
-        group = group_of_all(array.desc)
+        group, layout = group_of_all(array.desc), array.desc.layout_digest
         value, words = guard.attempt(of_rank), guard.attempt(arguments)
-        return meet_and_combine(group, f"{name}{words or ''}", value, together, guard.take_interrupts())
+        call, error = f"{name}{words or ''}", guard.take_interrupts()
+        number = digest(call)
+
+        def statements() -> list[Statement]:
+            return [Statement("the call", number, call), Statement("the array's layout", layout, repr(array.desc))]
+
+        vote = Vote(failed=group.failure_code(error), call=digest((number, layout)))
+        return group.agree_and_combine(vote, error, statements, value, together)
 
 
 def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> str:

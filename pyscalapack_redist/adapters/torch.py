@@ -30,8 +30,8 @@ START = 'torch.distributed.init_process_group("gloo", rank=MPI.COMM_WORLD.rank, 
 class DTensors(Adapter):
     """`DTensor` on a mesh of CPUs. Rank k of torch.distributed must be rank k of COMM_WORLD.
 
-    For `like`, also a pair (mesh, placements). A new array has the placements of another one; a dimension that it does not have
-    is replicated.
+    For `like`, also a pair (mesh, placements). A new array has the placements of another one: for `Partial`, and for parts of a
+    dimension that it does not have, it is replicated.
     """
 
     def takes(self, x: Any) -> bool:
@@ -43,7 +43,13 @@ class DTensors(Adapter):
         return isinstance(x, tensor.DTensor)
 
     def layout(self, x: Any, comm: MPI.Intracomm) -> Layout:
-        return _sharding(x).layouts(comm)[0]
+        sharding = _sharding(x)
+        if sharding.partial:
+            raise ArrayError(
+                f"the DTensor has the placements {sharding.placements}: each process has a summand, and no layout tells where "
+                "elements are; redistribute(x, desc) adds them, or x.redistribute(placements=[...]) of PyTorch"
+            )
+        return sharding.layouts(comm)[0]
 
     def view(self, x: Any, comm: MPI.Intracomm) -> View:
         sharding = _sharding(x)
@@ -117,6 +123,13 @@ class Sharding:
             )
         self.mesh, self.placements, self.shape = mesh, tuple(placements), shape
         self.ranks: NDArray[np.int64] = np.array(mesh.mesh.tolist(), np.int64)
+        for k, placement in enumerate(self.placements):
+            if hasattr(placement, "dim") and (np.diff(self.ranks, axis=k) < 0).any():
+                raise ArrayError(
+                    f"the DTensor's mesh {self.ranks.tolist()} has ranks that do not ascend along dimension {k}, which has "
+                    f"{placement!r}: PyTorch itself takes such parts now by their place in the mesh, now by their rank. Make a "
+                    "mesh of ascending ranks"
+                )
 
     @functools.cached_property
     def cuts(self) -> list[dict[Place, list[Span]]]:
@@ -252,11 +265,15 @@ def _sharding(x: Any, shape: tuple[int, ...] | None = None) -> Sharding:
         return Sharding(mesh, _fitted(mesh, placements, len(shape)), shape)
     _check_order(x)
     sizes = tuple(x.shape) if shape is None else shape
-    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), shape is None), sizes)
+    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), shape is not None), sizes)
 
 
-def _fitted(mesh: Any, placements: Any, ndim: int, takes_summands: bool = False) -> list[Any]:
-    """Placements for an array of `ndim` dimensions: along one that it does not have it is replicated."""
+def _fitted(mesh: Any, placements: Any, ndim: int, of_another: bool | None = None) -> list[Any]:
+    """Placements for an array of `ndim` dimensions.
+
+    They are its own, or `of_another`, and then for summands, and for a dimension that it does not have, it is replicated; or
+    None: they are given for it.
+    """
     types = import_module("torch.distributed.tensor.placement_types")
     if not isinstance(placements, list | tuple) or len(placements) != mesh.ndim:
         raise DescriptorError(
@@ -264,12 +281,14 @@ def _fitted(mesh: Any, placements: Any, ndim: int, takes_summands: bool = False)
         )
     fitted = []
     for placement in placements:
-        _check_placement(placement, types, takes_summands)
+        _check_placement(placement, types, of_another is not None)
         if isinstance(placement, types.Replicate | types.Partial):
-            fitted.append(placement)
+            fitted.append(types.Replicate() if of_another else placement)
             continue
         dim = placement.dim + ndim if placement.dim < 0 else placement.dim
         factor = getattr(placement, "split_factor", None)
+        if not 0 <= dim < ndim and of_another is None:
+            raise DescriptorError(f"{placement!r} is of no dimension of the array, which has {ndim}")
         if not 0 <= dim < ndim:
             fitted.append(types.Replicate())
         else:

@@ -150,11 +150,16 @@ def topologies_of(ctxt: int) -> Topologies:
 
 
 class Entry(NamedTuple):
-    """The name, letters, numbers and dtype of a call, equal on all ranks that enter it; dtype is None without elements."""
+    """A call, equal on all ranks that enter it: its name, letters and numbers, the layouts of matrices, and the dtype.
+
+    The dtype is None without elements. Of a layout there are the matrix, the shape, the first row and column of the whole
+    matrix, blocks and source, and the digest.
+    """
 
     name: str
     words: tuple[str | int, ...]
     dtype: str | None
+    layouts: tuple[tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...], tuple[int, ...], int], ...] = ()
 
 
 class Reply(NamedTuple):
@@ -285,14 +290,26 @@ def _for_all(group: Group, error: BaseException) -> Exception:
 
 def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
     """Return the difference between the calls of ranks; None if they are equal."""
-    for field in ("name", "words", "dtype"):
+    fields: dict[str, tuple[str, Callable[[Entry], str]]] = {
+        "name": ("the call of ScaLAPACK", lambda entry: f"{entry.name}{entry.words}"),
+        "words": ("the call of ScaLAPACK", lambda entry: f"{entry.name}{entry.words}"),
+        "layouts": ("the layout of each matrix", _layouts_in_words),
+        "dtype": ("the dtype", lambda entry: str(entry.dtype)),
+    }
+    for field, (what, text) in fields.items():
         different: dict[Any, tuple[int, str]] = {}
         for rank, entry in calls:
             value = getattr(entry, field)
             if value is not None:
-                different.setdefault(value, (rank, value if field == "dtype" else f"{entry.name}{entry.words}"))
+                different.setdefault(value, (rank, text(entry)))
         if len(different) > 1:
-            return describe_dispute(
-                "the dtype" if field == "dtype" else "the call of ScaLAPACK", list(different.values())
-            )
+            return describe_dispute(what, list(different.values()))
     return None
+
+
+def _layouts_in_words(entry: Entry) -> str:
+    texts = [
+        f"{name} of {shape[0]} x {shape[1]}{f' from {first}' if any(first) else ''} in blocks {blocks}, source {source}"
+        for name, shape, first, blocks, source, _ in entry.layouts
+    ]
+    return "; ".join(texts)

@@ -284,7 +284,11 @@ class LibraryCall:
     def _entry(self) -> Entry:
         words = tuple([value for value in self._values() if isinstance(value, str | int)])
         arrays = [operand.array for operand in self._operands if operand.array is not None and operand.array.size]
-        return Entry(f"p?{self._routine.name}", words, str(arrays[0].dtype) if arrays else None)
+        layouts = tuple([
+            (name, desc.shape, desc.offset, desc.block, desc.source, desc.layout_digest)
+            for name, desc in ((operand.name, operand.desc) for operand in self._operands)
+        ])
+        return Entry(f"p?{self._routine.name}", words, str(arrays[0].dtype) if arrays else None, layouts)
 
     def _fortran(self) -> calls.FortranCall:
         values: list[Any] = []

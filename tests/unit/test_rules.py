@@ -213,6 +213,7 @@ CATCH_ALL = {
     "comm.progress.call_blocking.run": "brings it from another thread to the caller",
     "comm.progress.hold_interrupts.force": "notes the interrupt that ends a wait, and raises it again",
     "comm.series.Settling.advance": "after the vote: aborts the group",
+    "comm.timers.Timer._call": "in the thread of all timers, which goes on: as in a thread of its own",
     "comm.waiting.Waiting.settle": "the communicator is freed, or a rank has died: there is no vote",
     "comm.waiting.Waiting._notify": "a notice that cannot be sent, after the group is aborted",
     "distributed_array._read_whole": "an error of NumPy as one of the package's",

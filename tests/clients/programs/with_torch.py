@@ -64,13 +64,13 @@ def strided(dim: int, factor: int) -> Any:
 
 
 def meshes(few: bool) -> list[Any]:
-    """Meshes of one to three dimensions, of all ranks and of some, in several orders. All ranks make all of them."""
+    """Meshes of one to three dimensions, of all ranks and of some, by rows and by columns. All ranks make all of them."""
     ranks = np.arange(SIZE)
     found = [DeviceMesh("cpu", ranks), DeviceMesh("cpu", ranks[: max(1, SIZE // 2)])]
     if not few:
-        found += [DeviceMesh("cpu", ranks[::-1].copy()), DeviceMesh("cpu", ranks.reshape(1, -1))]
+        found += [DeviceMesh("cpu", ranks[SIZE // 2 :]), DeviceMesh("cpu", ranks.reshape(1, -1))]
     if SIZE % 2 == 0:
-        found.append(DeviceMesh("cpu", np.random.default_rng(3).permutation(ranks).reshape(2, -1)))
+        found.append(DeviceMesh("cpu", ranks.reshape(-1, 2).T.copy()))
     if SIZE % 4 == 0:
         found.append(DeviceMesh("cpu", ranks.reshape(2, -1, 2)))
     return found
@@ -213,6 +213,37 @@ def check_summands() -> None:
     ):
         x = DTensor.from_local(own.contiguous(), grid, placements, shape=whole.shape, stride=whole.stride())
         assert torch.allclose(psr.redistribute(x, like=(mesh, [Shard(1)])).full_tensor(), expected), placements
+        y = psr.redistribute(x, like=x)
+        assert y.placements == tuple(Replicate() if isinstance(each, Partial) else each for each in placements)
+        assert torch.allclose(y.full_tensor(), expected), placements
+
+
+def check_results_of_summands() -> None:
+    """A product of PyTorch's that has summands is taken, and a result like it is replicated."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    whole = torch.eye(8, dtype=torch.float64) + numbers((8, 8)).to(torch.float64) / 1000
+    x = sharded(whole, mesh, [Shard(0)])
+    gram = x.T @ x
+    assert isinstance(gram.placements[0], Partial) or SIZE == 1
+    w, v = psr.linalg.eigh(gram)
+    assert v.placements == (Replicate(),)
+    own = whole.T @ whole
+    assert torch.allclose(own @ v.to_local(), v.to_local() * w.to_local())
+    assert torch.allclose(psr.linalg.inv(gram).to_local() @ own, torch.eye(8, dtype=torch.float64))
+
+
+def check_meshes_that_do_not_ascend() -> None:
+    """PyTorch's own functions disagree on their parts; replicas are alike."""
+    turned = DeviceMesh("cpu", np.arange(SIZE)[::-1].copy())
+    whole, line = numbers((6, 8)), DeviceMesh("cpu", np.arange(SIZE))
+    x = sharded(whole, line, [Shard(0)])
+    check(psr.redistribute(x, like=(turned, [Replicate()])), whole, turned, [Replicate()])
+    check_refused(lambda: psr.redistribute(x, like=(turned, [Shard(1)])), "do not ascend along dimension 0")
+    y = sharded(whole, turned, [Shard(0)])
+    check_refused(lambda: psr.redistribute(y, like=x), "do not ascend along dimension 0")
+    if SIZE == 4:
+        crossed = DeviceMesh("cpu", np.array([[0, 2], [1, 3]]))
+        check(psr.redistribute(x, like=(crossed, [Shard(1), Shard(0)])), whole, crossed, [Shard(1), Shard(0)])
 
 
 def check_errors() -> None:
@@ -221,14 +252,17 @@ def check_errors() -> None:
     whole = numbers((6, 8))
     x = sharded(whole, mesh, [Shard(0)])
     partial = DTensor.from_local(whole, mesh, [Partial()])
-    for call in (lambda: psr.redistribute(x, like=partial), lambda: psr.redistribute(x, like=(mesh, [Partial("avg")]))):
-        check_refused(call, "is no placement for a new DTensor")
+    check_refused(lambda: psr.redistribute(x, like=(mesh, [Partial("avg")])), "is no placement for a new DTensor")
+    for dim in (2, -3):
+        check_refused(lambda: psr.redistribute(x, like=(mesh, [Shard(dim)])), "of no dimension of the array")  # noqa: B023
+    check_refused(lambda: psr.layout_of(partial), "each process has a summand")
     check_refused(lambda: psr.as_distributed(DTensor.from_local(whole, mesh, [Partial("max")])), "only sums and means")
     check_refused(lambda: psr.copy_to(x, partial), "of summands")
-    check_refused(lambda: psr.plan(partial, psr.layout_of(x))(partial), "of summands")
+    check_refused(lambda: psr.plan(partial, psr.layout_of(x)), "a summand")
+    check_refused(lambda: psr.plan(psr.layout_of(x), psr.layout_of(x))(partial), "of summands")
     mean = DTensor.from_local(whole.to(torch.int64), mesh, [Partial("avg")])
     if SIZE > 1:
-        check_refused(lambda: psr.as_distributed(mean), "alpha")
+        check_refused(lambda: psr.as_distributed(mean), "a mean of integers")
     check_refused(lambda: psr.linalg.eigh(x.detach().clone().requires_grad_()), "detach()")
     weights = torch.nn.Parameter(x.clone())
     check_refused(lambda: psr.as_distributed(weights if RANK == SIZE - 1 else weights.detach()), "detach()")
@@ -279,6 +313,9 @@ def main() -> None:
     check_memory()
     check_solvers()
     check_summands()
+    check_results_of_summands()
+    if SIZE > 1:
+        check_meshes_that_do_not_ascend()
     check_errors()
     check_other_ranks()
 
