@@ -118,7 +118,7 @@ class DistributedArray(Distributed):
         is_own = bool(operands) and operands[0] is self
         if is_own and function is np.linalg.norm:
             return importlib.import_module(f"{__package__}.linalg").norm(*operands, **options)
-        if is_own and function in REDUCTIONS and set(options) <= {"axis", "dtype", "keepdims", "offset"}:
+        if is_own and function in REDUCTIONS and set(options) <= {"axis", "ddof", "dtype", "keepdims", "offset"}:
             return getattr(self, REDUCTIONS[function])(*operands[1:], **options)
         return super().__array_function__(function, types, operands, options)
 
@@ -225,13 +225,18 @@ class DistributedArray(Distributed):
         """The mean over all elements, or along dimensions; float32 is summed as float64. Collective, as `sum`."""
         return mean(self, axis, keepdims)
 
-    def var(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
-        """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`; two votes."""
-        return (abs(self - self.mean(axis, keepdims=True)) ** 2).mean(axis, keepdims=keepdims)
+    def var(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+        """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`; two votes.
 
-    def std(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+        The sum of squares is divided by the number of elements less `ddof`.
+        """
+        result = (abs(self - self.mean(axis, keepdims=True)) ** 2).mean(axis, keepdims=keepdims)
+        count = self.size / max(1, np.size(result))
+        return result if ddof == 0 else result * float(np.divide(count, max(0, count - ddof)))
+
+    def std(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
         """The standard deviation, the square root of `var`. Collective, as `var`."""
-        return np.sqrt(self.var(axis, keepdims=keepdims))
+        return np.sqrt(self.var(axis, ddof=ddof, keepdims=keepdims))
 
     def min(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
         """The least element, NaN if there is one, as by `numpy.min`. Collective, as `sum`."""

@@ -171,6 +171,9 @@ def with_numpy(rng: random.Random) -> None:
         assert np.allclose(centred.gather(None), whole - whole.mean(axis=0))
         for axis in (None, 0, 1, -1, (0, 1)):
             assert np.allclose(array.std(axis), whole.std(axis))
+            with np.errstate(all="ignore"):
+                kept = {"axis": axis, "keepdims": True, "ddof": 1}
+                same(array.std(**kept), whole.std(**kept), f"std of {array!r} along {axis}, ddof=1")
             assert np.allclose(np.var(array, axis=axis), whole.var(axis))
 
 
