@@ -161,7 +161,9 @@ def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
             f"layout = {shown(layout)} must be 'rows' or 'columns'; for others give a Descriptor, which has its communicator"
         )
     if checked_communicator(comm) is None:
-        raise DescriptorError("comm = None: give the communicator of the ranks that the array is to be on, as comm=; with a shape nothing else has it")
+        raise DescriptorError(
+            "comm = None: give the communicator of the ranks that the array is to be on, as comm=: a shape has none"
+        )
     check_dimensions(sizes)
     along = NAMED_LAYOUTS[layout] % len(sizes)
     grid = ProcessGrid([comm.Get_size() if k == along else 1 for k in range(len(sizes))], comm)

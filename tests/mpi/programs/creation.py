@@ -127,7 +127,7 @@ def of_files(folder: Path) -> None:
 
 def refused() -> None:
     for call, words in (
-        (lambda: psr.zeros((3, 4)), "comm = None: a shape needs"),
+        (lambda: psr.zeros((3, 4)), "comm = None: give the communicator"),
         (lambda: psr.zeros("a", WORLD), "shape = 'a' must be a shape"),
         (lambda: psr.ones((), WORLD), r"shape = \(\)"),
         (lambda: psr.ones((3, -1), WORLD), r"shape\[1\] = -1"),
