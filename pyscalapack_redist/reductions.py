@@ -243,12 +243,11 @@ def _combined(
         group, layout = group_of_all(array.desc), array.desc.layout_digest
         value, words = guard.attempt(of_rank), guard.attempt(arguments)
         call, error = f"{name}{words or ''}", guard.take_interrupts()
-        number = digest(call)
 
         def statements() -> list[Statement]:
-            return [Statement("the call", number, call), Statement("the array's layout", layout, repr(array.desc))]
+            return [Statement("the call", digest(call), call), Statement("the array's layout", layout, repr(array.desc))]
 
-        vote = Vote(failed=group.failure_code(error), call=digest((number, layout)))
+        vote = Vote(failed=group.failure_code(error), call=digest((call, layout)))
         return group.agree_and_combine(vote, error, statements, value, together)
 
 

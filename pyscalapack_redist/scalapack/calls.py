@@ -150,16 +150,16 @@ def topologies_of(ctxt: int) -> Topologies:
 
 
 class Entry(NamedTuple):
-    """A call, equal on all ranks that enter it: its name, letters and numbers, the layouts of matrices, and the dtype.
+    """A call, equal on all ranks that enter it: its name, letters and numbers, the layouts of its matrices, and the dtype.
 
-    The dtype is None without elements. Of a layout there are the matrix, the shape, the first row and column of the whole
-    matrix, blocks and source, and the digest.
+    The dtype is None without elements. Of each layout there are the digest and, for errors, the description.
     """
 
     name: str
     words: tuple[str | int, ...]
     dtype: str | None
-    layouts: tuple[tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...], tuple[int, ...], int], ...] = ()
+    layouts: tuple[int, ...] = ()
+    descriptions: tuple[str, ...] = ()
 
 
 class Reply(NamedTuple):
@@ -293,7 +293,7 @@ def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
     fields: dict[str, tuple[str, Callable[[Entry], str]]] = {
         "name": ("the call of ScaLAPACK", lambda entry: f"{entry.name}{entry.words}"),
         "words": ("the call of ScaLAPACK", lambda entry: f"{entry.name}{entry.words}"),
-        "layouts": ("the layout of each matrix", _layouts_in_words),
+        "layouts": ("the layout of each matrix", lambda entry: ", ".join(entry.descriptions)),
         "dtype": ("the dtype", lambda entry: str(entry.dtype)),
     }
     for field, (what, text) in fields.items():
@@ -305,11 +305,3 @@ def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
         if len(different) > 1:
             return describe_dispute(what, list(different.values()))
     return None
-
-
-def _layouts_in_words(entry: Entry) -> str:
-    texts = [
-        f"{name} of {shape[0]} x {shape[1]}{f' from {first}' if any(first) else ''} in blocks {blocks}, source {source}"
-        for name, shape, first, blocks, source, _ in entry.layouts
-    ]
-    return "; ".join(texts)

@@ -284,11 +284,14 @@ class LibraryCall:
     def _entry(self) -> Entry:
         words = tuple([value for value in self._values() if isinstance(value, str | int)])
         arrays = [operand.array for operand in self._operands if operand.array is not None and operand.array.size]
-        layouts = tuple([
-            (name, desc.shape, desc.offset, desc.block, desc.source, desc.layout_digest)
-            for name, desc in ((operand.name, operand.desc) for operand in self._operands)
-        ])
-        return Entry(f"p?{self._routine.name}", words, str(arrays[0].dtype) if arrays else None, layouts)
+        descs = [operand.desc for operand in self._operands]
+        return Entry(
+            f"p?{self._routine.name}",
+            words,
+            str(arrays[0].dtype) if arrays else None,
+            tuple([desc.layout_digest for desc in descs]),
+            tuple([f"{desc.shape} from {desc.offset} in blocks {desc.block}, source {desc.source}" for desc in descs]),
+        )
 
     def _fortran(self) -> calls.FortranCall:
         values: list[Any] = []

@@ -27,7 +27,7 @@ def test_random_distributed_arrays(ranks: int, cases: int, nodes: str) -> None:
     ("ranks", "cases", "nodes"),
     [
         *((1, 60, ""), (2, 60, ""), (4, 60, "")),
-        *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 1000, ""), (6, 400, ""), (4, 1000, "0,1,1,2"))),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 600, ""), (6, 200, ""), (4, 400, "0,1,1,2"))),
     ],
 )
 def test_reductions_and_functions_of_elements(ranks: int, cases: int, nodes: str) -> None:
