@@ -155,6 +155,12 @@ def not_taken(name: str, x: object) -> ArrayError:
     remedy = "give a DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
     if kind.startswith("scipy.sparse"):
         remedy = "sparse matrices are not taken: make a dense one"
+    elif kind in ("torch.Tensor", "torch.nn.parameter.Parameter"):
+        remedy = "it is on this process alone: give a pair (layout, tensor), or from_local(tensor, comm) of rows"
+    elif any(
+        type(part).__module__.startswith("torch.distributed") for part in (x, *(x if isinstance(x, list | tuple) else ()))
+    ):
+        remedy = "a mesh or placements alone are no layout: give a DTensor, or with like= the pair (mesh, placements)"
     elif type(x).__module__ == "numpy":
         remedy = "the layout of a local array is not known: give a pair (layout, local array); distribute takes a whole array"
     return ArrayError(f"{name} is a {kind}: {remedy}")
