@@ -24,15 +24,20 @@ def test_random_distributed_arrays(ranks: int, cases: int, nodes: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "cases", "nodes"),
+    ("ranks", "cases", "nodes", "part"),
     [
-        *((1, 60, ""), (2, 60, ""), (4, 60, "")),
-        *(pytest.param(*row, marks=pytest.mark.long) for row in ((3, 600, ""), (6, 200, ""), (4, 400, "0,1,1,2"))),
+        *((1, 60, "", 0), (2, 60, "", 0), (4, 60, "", 0)),
+        *(
+            pytest.param(*row, part, marks=pytest.mark.long)
+            for row in ((3, 500, ""), (6, 200, ""), (4, 500, "0,1,1,2"))
+            for part in (0, 1)
+        ),
     ],
 )
-def test_reductions_and_functions_of_elements(ranks: int, cases: int, nodes: str) -> None:
+def test_reductions_and_functions_of_elements(ranks: int, cases: int, nodes: str, part: int) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
-    assert run(PROGRAMS / "reductions.py", ranks, SEED + ranks, cases, timeout=250, env=env).stdout == "OK\n"
+    seed = SEED + ranks + 100 * part
+    assert run(PROGRAMS / "reductions.py", ranks, seed, cases, timeout=250, env=env).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(
