@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .comm.group import Group, first_known
 from .comm.guard import Guard
+from .comm.meeting import layout_statement
 from .comm.vote import Statement, Vote, digest
 from .door import in_slabs, move
 from .engine.spec import communicator_of, group_of_all
@@ -220,7 +221,7 @@ def _agree(
     def statements() -> list[Statement]:
         return [
             Statement(call, number, _in_words(picks or [])),
-            Statement("the array's layout", array.desc.layout_digest, repr(array.desc)),
+            layout_statement(array.desc),
         ]
 
     if reduce is not None:

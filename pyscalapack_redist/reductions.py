@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .comm.guard import Guard
-from .comm.vote import Statement, Vote, digest
+from .comm.meeting import meet_and_combine
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.descriptor import Descriptor
@@ -240,15 +240,10 @@ def _combined(
     """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout."""
     with Guard() as guard:
         communicator_of(array.desc)
-        group, layout = group_of_all(array.desc), array.desc.layout_digest
+        group = group_of_all(array.desc)
         value, words = guard.attempt(of_rank), guard.attempt(arguments)
         call, error = f"{name}{words or ''}", guard.take_interrupts()
-
-        def statements() -> list[Statement]:
-            return [Statement("the call", digest(call), call), Statement("the array's layout", layout, repr(array.desc))]
-
-        vote = Vote(failed=group.failure_code(error), call=digest((call, layout)))
-        return group.agree_and_combine(vote, error, statements, value, together)
+        return meet_and_combine(group, call, value, together, error, layout=array.desc)
 
 
 def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> str:

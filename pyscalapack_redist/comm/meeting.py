@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from .group import Group
 from .guard import Guard
 from .vote import Statement, Vote, digest
+
+
+class Laid(Protocol):
+    """A layout."""
+
+    @property
+    def layout_digest(self) -> int:
+        """A hash, equal on all ranks."""
 
 
 def meet(
@@ -71,6 +79,7 @@ def meet_and_combine(
     reduce: Callable[[list[Any]], Any] | None = None,
     error: BaseException | None = None,
     dozes: bool = False,
+    layout: Laid | None = None,
 ) -> Any:
     """As `Group.combine`, after a vote: if a rank is at another one, all ranks raise. Collective over the group.
 
@@ -84,6 +93,8 @@ def meet_and_combine(
         What is combined, for the error text.
     value, reduce, error, dozes
         As for `Group.combine`.
+    layout : layout, optional
+        Of an array that is meant: equal on all ranks.
 
     Raises
     ------
@@ -93,7 +104,15 @@ def meet_and_combine(
         On the other ranks; on all ranks if they make different calls.
     """
     number, error = _number_of(call), Guard(error).take_interrupts()
-    vote = Vote(failed=group.failure_code(error), call=number)
-    return group.agree_and_combine(
-        vote, error, lambda: [Statement("the call", number, call)], value, reduce, dozes=dozes
-    )
+    identity = number if layout is None else digest((number, layout.layout_digest))
+    vote = Vote(failed=group.failure_code(error), call=identity)
+
+    def statements() -> list[Statement]:
+        return [Statement("the call", number, call), *([] if layout is None else [layout_statement(layout)])]
+
+    return group.agree_and_combine(vote, error, statements, value, reduce, dozes=dozes)
+
+
+def layout_statement(layout: Laid) -> Statement:
+    """That the ranks mean an array in this layout."""
+    return Statement("the array's layout", layout.layout_digest, repr(layout))
