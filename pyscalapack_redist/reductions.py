@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,6 +23,7 @@ from .layout.descriptor import Descriptor
 from .layout.distributed import Distributed
 
 Axis = int | Sequence[int] | None
+T = TypeVar("T")
 
 
 class OfRank(NamedTuple):
@@ -110,16 +111,15 @@ def _reduced(
         parts = []
         for block in own_blocks(array):
             if block.elements.size:
-                kept = tuple(each for k, each in enumerate(block.indices) if k not in dims)
                 value = function.reduce(block.elements, axis=dims, dtype=dtype_for(block.elements.dtype))
-                parts.append((kept, value))
+                parts.append((_without(block.indices, dims), value))
         return OfRank(array.dtype, parts)
 
     def together(ranks: list[OfRank]) -> Any:
         dims = _dimensions(array, axis)
-        own_kind = next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
+        own_kind = _dtype_of(ranks)
         parts = [part for each in ranks for part in each.parts]
-        shape = _shape_without(array, dims)
+        shape = _without(array.shape, dims)
         kind = function.reduce(np.ones(1, own_kind), dtype=dtype_for(own_kind)).dtype
         identity = function.identity
         result = np.full(shape, 0 if identity is None else identity, kind)
@@ -165,15 +165,13 @@ def extremum(
             else:
                 places = np.expand_dims(find(elements, axis=dims[0]), dims[0])
                 found = np.take_along_axis(elements, places, dims[0]), indices[dims[0]][places]
-                kept = tuple(each for k, each in enumerate(indices) if k not in dims)
-                parts.append((kept, tuple(each.squeeze(dims[0]) for each in found)))
+                parts.append((_without(indices, dims), tuple(each.squeeze(dims[0]) for each in found)))
         return OfRank(array.dtype, parts)
 
     def together(ranks: list[OfRank]) -> Any:
         dims = _dimensions(array, axis)
-        shape = _shape_without(array, dims)
-        kind = next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
-        best, first, seen = np.zeros(shape, kind), np.zeros(shape, np.intp), np.zeros(shape, bool)
+        shape = _without(array.shape, dims)
+        best, first, seen = np.zeros(shape, _dtype_of(ranks)), np.zeros(shape, np.intp), np.zeros(shape, bool)
         for kept, (values, places) in (part for each in ranks for part in each.parts):
             where = np.ix_(*kept)
             old, old_places = best[where], first[where]
@@ -197,9 +195,7 @@ def trace(array: Distributed, offset: int = 0) -> Any:
             raise ArrayError(f"trace of an array of shape {array.shape}: it must have 2 dimensions")
         total = None if array.dtype is None else np.zeros(0, array.dtype).sum()
         for block in own_blocks(array):
-            rows, columns = block.indices
-            _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
-            total = total + block.elements[down, across].sum()
+            total = total + _own_diagonal(block, offset)[1].sum()
         return total
 
     def together(sums: list[Any]) -> Any:
@@ -214,20 +210,24 @@ def diagonal(array: Distributed, offset: int = 0) -> Any:
     def of_rank() -> OfRank:
         if array.ndim != 2:
             raise ArrayError(f"diagonal of an array of shape {array.shape}: it must have 2 dimensions")
-        parts: list[tuple[tuple[NDArray[np.int64], ...], Any]] = []
-        for (rows, columns), elements in own_blocks(array):
-            _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
-            parts.append(((rows[down] + min(offset, 0),), elements[down, across]))
-        return OfRank(array.dtype, parts)
+        found = (_own_diagonal(block, offset) for block in own_blocks(array))
+        return OfRank(array.dtype, [((places,), values) for places, values in found])
 
     def together(ranks: list[OfRank]) -> Any:
-        (m, n), kind = array.shape, next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
-        result = np.zeros(max(0, min(m + min(offset, 0), n - max(offset, 0))), kind)
+        m, n = array.shape
+        result = np.zeros(max(0, min(m + min(offset, 0), n - max(offset, 0))), _dtype_of(ranks))
         for (places,), values in (part for each in ranks for part in each.parts):
             result[places] = values
         return result
 
     return _combined(array, "diagonal", of_rank, together, lambda: f"(offset={operator.index(offset)})")
+
+
+def _own_diagonal(block: Block, offset: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The elements of a block on a diagonal, and their places on it."""
+    rows, columns = block.indices
+    _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
+    return rows[down] + min(offset, 0), block.elements[down, across]
 
 
 def _combined(
@@ -251,8 +251,14 @@ def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> st
     return f"(axis={_dimensions(array, axis)}{', keepdims=True' if keepdims else ''}{more})"
 
 
-def _shape_without(array: Distributed, dims: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(n for k, n in enumerate(array.shape) if k not in dims)
+def _without(each: Sequence[T], dims: tuple[int, ...]) -> tuple[T, ...]:
+    """What there is for each dimension, without those that are reduced."""
+    return tuple(one for k, one in enumerate(each) if k not in dims)
+
+
+def _dtype_of(ranks: Sequence[OfRank]) -> np.dtype[Any]:
+    """The dtype of the array, as far as a rank knows it."""
+    return next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
 
 
 def _with_dimensions(result: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
