@@ -19,6 +19,7 @@ from .. import tracing
 from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
+from ..scalapack.scaling import LARGE, SMALL
 from .matrix_parts import (
     along_memory,
     diagonal_elements,
@@ -29,7 +30,7 @@ from .matrix_parts import (
     squares_of,
     times_powers,
 )
-from .problem import LARGE, SMALL, Problem, WrongResultError
+from .problem import Problem, WrongResultError
 from .random_vectors import gaussian
 from .working_layouts import as_column
 

@@ -33,6 +33,7 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
+from ..scalapack.scaling import exponent_of
 from .cache import cache_of
 from .choice import choose
 from .cores import lent
@@ -68,8 +69,6 @@ class RoutineOptions(TypedDict, total=False):
     layout: LayoutOption
 
 
-# Beyond these, squares and products of squares might overflow in float64, or vanish.
-SMALL, LARGE = 1e-50, 1e50
 EAGER = 2**20  # elements up to which bilinear forms are computed before it is known whether they are wanted
 MOVED = 64.0
 WORKSPACES = 4  # arrays of the size of the operands on one process: as they came, copies, results, workspace
@@ -561,10 +560,8 @@ class Problem:
     # -- the call
 
     def exponent(self, name: str) -> int:
-        """The exponent of 2 by which an operand is divided: not 0 only if squares or sums could overflow or vanish."""
-        size = self.magnitudes[name]
-        low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
-        return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
+        """The exponent of 2 by which an operand is divided."""
+        return exponent_of(self.magnitudes[name], self.dtype)
 
     def once(self, name: str, find: Callable[[], str]) -> str:
         """A text that all ranks find together, once for each communicator. Collective, if `find` is."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -63,6 +62,7 @@ from .matrix_operands import (
     operand,
     syevd_obstacle,
 )
+from .scaling import Scale
 
 
 class Eigenpairs(NamedTuple):
@@ -225,7 +225,8 @@ class LibraryCall:
                 check_separate(first, second)
         arguments.update({operand.name: operand for operand in self._operands})
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
-        return self.enter() if routine.body is None else routine.body(self)
+        with np.errstate(all="ignore"):  # what the user has asked NumPy to raise is not for what is between ranks
+            return self.enter() if routine.body is None else routine.body(self)
 
     @functools.cached_property
     def name(self) -> str:
@@ -326,7 +327,7 @@ def _getrf(call: LibraryCall) -> Any:
     n, desc, local = call.desc.shape[0], call.desc, call.arguments["a"].array
     first = np.full(2, n + 1, np.intc)
     diagonal, least = diagonal_places(desc), extreme_over_grid("igamn2d", first, desc)
-    scale = _Scale(local, desc) if call.kind == "c" else None
+    scale = Scale(local, desc) if call.kind == "c" else None
 
     def find_small_pivots() -> None:
         """Find zero pivots here: MKL does not report all of them, and netlib ignores a matrix of one row."""
@@ -349,42 +350,6 @@ def _getrf(call: LibraryCall) -> Any:
     if zero <= n:
         raise SingularError(f"{call.name}: {SINGULAR.format(info=call.info or zero)}")
     return pivots
-
-
-class _Scale:
-    """The power of 2 by which a matrix of single precision is divided while it is factored.
-
-    MKL's pcgetrf divides by squares of absolute values. They vanish or overflow where the pivots do not, and the factors then
-    are NaN, or wrong by a factor of 10^4, without a word. A matrix of ordinary numbers is left as it is.
-    """
-
-    def __init__(self, local: NDArray[Any], desc: Descriptor) -> None:
-        self._rows, self._columns = (desc.global_indices(k) for k in (0, 1))
-        assert desc.coords is not None
-        starts = [axis.local_start(place) for axis, place in zip(desc.distributions, desc.coords, strict=True)]
-        self._window = local[starts[0] :, starts[1] :][: self._rows.size, : self._columns.size]
-        parts = (part for column in self._window.T for part in (column.real, column.imag))
-        sizes = [np.max(np.abs(part), where=np.isfinite(part), initial=0) for part in parts]
-        self._largest = np.array([max(sizes, default=0)], local.real.dtype)
-        self._find_largest = extreme_over_grid(f"{KIND_OF_DTYPE[self._largest.dtype]}gamx2d", self._largest, desc)
-        self._exponent = 0
-
-    def divide(self) -> None:
-        """Divide the matrix by the power of 2. Collective over the grid."""
-        self._find_largest()
-        largest = float(self._largest[0])
-        if largest and not 1e-12 < largest < 1e12:
-            self._exponent = min(math.frexp(largest)[1], 126)  # of each power, its reciprocal is a normal number
-            self._multiply(self._window, -self._exponent)
-
-    def multiply_upper_triangle(self) -> None:
-        """Multiply U by the power of 2. Not collective."""
-        for column, j in zip(self._window.T if self._exponent else (), self._columns, strict=False):
-            self._multiply(column[: np.searchsorted(self._rows, j, "right")], self._exponent)
-
-    def _multiply(self, numbers: NDArray[Any], exponent: int) -> None:
-        for part in (numbers.real, numbers.imag):  # a complex product would make NaN of inf
-            np.ldexp(part, exponent, out=part)
 
 
 def _first_small(

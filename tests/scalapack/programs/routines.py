@@ -325,12 +325,15 @@ def single_precision(grid: ProcessGrid) -> None:
     """Complex numbers whose squares vanish or overflow: L, and U over the power of 2, are those of ordinary numbers."""
     layout, matrix, upper = Descriptor((13, 11), 2, grid), random((13, 11), "F"), np.triu(np.ones((7, 7), bool))
     matrix[range(11), range(11)] += 9
+    matrix[5, 9] = 0
 
     def factored(size: np.float32) -> tuple[NDArray[Any], NDArray[Any] | None]:
         local = pivots = None
         if grid.coords is not None:
-            local = layout.from_function(lambda i, j: matrix[i, j] * size)
-            pivots = scalapack.pxgetrf(local, layout[4:11, 4:11])
+            tiny = np.float32(1e-37)  # vanishes where the matrix is divided
+            local = layout.from_function(lambda i, j: np.where((i == 5) & (j == 9), tiny, matrix[i, j] * size))
+            with np.errstate(all="raise"):
+                pivots = scalapack.pxgetrf(local, layout[4:11, 4:11])
         whole = whole_of(layout, local, "F")
         whole[4:11, 4:11][upper] /= size
         return whole, pivots
