@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from .tensors import array_of, check_gradient, tensor_of
 Place = tuple[int, ...]  # in a mesh
 Span = tuple[int, int]
 Window = tuple[slice, ...]
+Origin = Literal["own", "given", "like"]  # of placements
 START = 'torch.distributed.init_process_group("gloo", rank=MPI.COMM_WORLD.rank, world_size=MPI.COMM_WORLD.size, ...)'
 
 
@@ -262,17 +263,18 @@ def _sharding(x: Any, shape: tuple[int, ...] | None = None) -> Sharding:
             raise ArrayError(
                 "a pair (mesh, placements) is no array, it is for like=: redistribute(x, like=(mesh, placements))"
             )
-        return Sharding(mesh, _fitted(mesh, placements, len(shape)), shape)
+        return Sharding(mesh, _fitted(mesh, placements, len(shape), "given"), shape)
     _check_order(x)
     sizes = tuple(x.shape) if shape is None else shape
-    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), shape is not None), sizes)
+    origin: Origin = "own" if shape is None else "like"
+    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), origin), sizes)
 
 
-def _fitted(mesh: Any, placements: Any, ndim: int, of_another: bool | None = None) -> list[Any]:
+def _fitted(mesh: Any, placements: Any, ndim: int, origin: Origin) -> list[Any]:
     """Placements for an array of `ndim` dimensions.
 
-    They are its own, or `of_another`, and then for summands, and for a dimension that it does not have, it is replicated; or
-    None: they are given for it.
+    They are its "own"; or "given" for it; or those of a tensor that it is to be "like": then it is replicated where that has
+    summands, or parts of a dimension that it does not have.
     """
     types = import_module("torch.distributed.tensor.placement_types")
     if not isinstance(placements, list | tuple) or len(placements) != mesh.ndim:
@@ -281,18 +283,18 @@ def _fitted(mesh: Any, placements: Any, ndim: int, of_another: bool | None = Non
         )
     fitted = []
     for placement in placements:
-        _check_placement(placement, types, of_another is not None)
+        _check_placement(placement, types, takes_summands=origin != "given")
         if isinstance(placement, types.Replicate | types.Partial):
-            fitted.append(types.Replicate() if of_another else placement)
+            fitted.append(types.Replicate() if origin == "like" else placement)
             continue
         dim = placement.dim + ndim if placement.dim < 0 else placement.dim
         factor = getattr(placement, "split_factor", None)
-        if not 0 <= dim < ndim and of_another is None:
-            raise DescriptorError(f"{placement!r} is of no dimension of the array, which has {ndim}")
-        if not 0 <= dim < ndim:
-            fitted.append(types.Replicate())
-        else:
+        if 0 <= dim < ndim:
             fitted.append(types.Shard(dim) if factor is None else types._StridedShard(dim, split_factor=factor))
+        elif origin == "given":
+            raise DescriptorError(f"{placement!r} is of no dimension of the array, which has {ndim}")
+        else:
+            fitted.append(types.Replicate())
     return fitted
 
 
