@@ -122,7 +122,7 @@ def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Op
     group = group_of(comm)
 
     def read_local() -> tuple[np.dtype[Any] | None, bool]:
-        is_kept = may_keep and list(blueprint.layouts) == [array.desc] and _is_in_order(array.local, blueprint.order)
+        is_kept = may_keep and _is_kept(array, blueprint)
         return dtype, is_kept
 
     known = group.call_on_all(read_local)
@@ -153,22 +153,23 @@ def _planned(source: Layout, target: Layout, options: Options) -> Redistribution
         return agreed_plan(guard, source, target, options, RETURNS_PLAN).plan
 
 
-def _is_in_order(local: Any, order: str) -> bool:
-    """Whether an array is contiguous in an order."""
-    return isinstance(local, np.ndarray) and bool(
-        local.flags.c_contiguous if order == "C" else local.flags.f_contiguous
-    )
+def _is_kept(array: Distributed, blueprint: Blueprint) -> bool:
+    """Whether the local array is what a blueprint is built from: in its layout, stored alike, and in its order of elements."""
+    local, layouts = array.local, blueprint.layouts
+    if len(layouts) != 1 or not array.desc._is_stored_as(layouts[0]) or not isinstance(local, np.ndarray):
+        return False
+    return bool(local.flags.c_contiguous if blueprint.order == "C" else local.flags.f_contiguous)
 
 
 def _new_arrays(blueprint: Blueprint, dtype: np.dtype[Any], is_part: bool) -> Sequence[Any]:
-    """New local arrays for the layouts of a blueprint, of tiles a list; of 0 where not all of it is written."""
+    """New local arrays for the layouts of a blueprint; of 0 where not all of it is written."""
     if blueprint.allocate is not None:
         return blueprint.allocate(dtype, is_part)
     order = blueprint.order
     return [
         new_array(layout.local_shape, dtype, order, is_part or layout.parent is not None)
         if isinstance(layout, Descriptor)
-        else [new_array(shape, dtype, order, is_part) for shape in layout.local_shapes]
+        else layout._new_local(dtype, is_part, order)
         for layout in blueprint.layouts
     ]
 

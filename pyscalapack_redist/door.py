@@ -315,7 +315,7 @@ def _checked_local(name: str, array: Any, layout: Any, local: Any, desc: Layout)
         layout = layout.on(desc.comm)
     if layout != desc:
         raise ArrayError(f"{name} has the layout {layout!r}, but the plan is for {desc!r}: make a plan of its layout")
-    return local
+    return local if layout._is_stored_as(desc) else layout.views(local)
 
 
 def _in_form_of(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:

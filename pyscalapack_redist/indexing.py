@@ -6,6 +6,7 @@ into the layout of the result, or the other way round.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -22,7 +23,7 @@ from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
-from .layout.distributed import Distributed, whole_layout
+from .layout.distributed import Distributed, own_arrays, whole_layout
 from .layout.dtypes import is_complex
 from .layout.grid import ProcessGrid
 
@@ -136,15 +137,11 @@ def _assign_where(array: Distributed, mask: Distributed, value: Any) -> None:
     if np.ndim(value) or isinstance(value, Distributed):
         raise ArrayError(f"value = {shown(value)} must be a number; np.where(mask, values, a) takes arrays")
     _check_real(array, np.asarray(value).dtype)
-    for elements, chosen in zip(_own_arrays(array), _own_arrays(mask), strict=True):
+    for elements, chosen in zip(own_arrays(array), own_arrays(mask), strict=True):
         if elements is not None and chosen is not None:
             if chosen.dtype != bool:
                 raise ArrayError(f"a mask of dtype {chosen.dtype} must be of bool, as a > 0 is")
             elements[chosen] = value
-
-
-def _own_arrays(array: Distributed) -> list[Any]:
-    return [array.own] if isinstance(array.desc, Descriptor) else array.desc.own_arrays(array.local)
 
 
 def _check_real(array: Distributed, dtype: np.dtype[Any] | None) -> None:
@@ -237,7 +234,7 @@ def _in_words(picks: Sequence[Pick]) -> str:
 def own_parts(array: Distributed, picks: Sequence[Pick]) -> Iterator[OwnPart]:
     """What is chosen of this rank's elements, and of each of its tiles. Not collective."""
     desc: Any = array.desc
-    for place, elements in zip(desc.own_places, _own_arrays(array), strict=False):
+    for place, elements in zip(desc.own_places, own_arrays(array), strict=False):
         if elements is None:
             continue
         inside, chosen = [], []
@@ -302,6 +299,6 @@ def _balanced(desc: Descriptor, shape: Sequence[int], picks: Sequence[Pick]) -> 
 
 
 def _share_memory(first: Distributed, second: Distributed) -> bool:
-    """Whether local arrays of two arrays may have elements in common."""
-    arrays = [each.local if isinstance(each.local, list | tuple) else [each.local] for each in (first, second)]
-    return any(np.may_share_memory(a, b) for a in arrays[0] for b in arrays[1] if a is not None and b is not None)
+    """Whether two arrays may have memory in common on this rank."""
+    pairs = itertools.product(own_arrays(first), own_arrays(second))
+    return any(np.may_share_memory(a, b) for a, b in pairs if a is not None and b is not None)

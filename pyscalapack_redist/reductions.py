@@ -7,9 +7,10 @@ results are the same from run to run.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,8 +20,7 @@ from .comm.guard import Guard
 from .comm.meeting import meet_and_combine
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
-from .layout.descriptor import Descriptor
-from .layout.distributed import Distributed
+from .layout.distributed import Distributed, own_arrays, own_indices
 
 Axis = int | Sequence[int] | None
 T = TypeVar("T")
@@ -40,16 +40,11 @@ class Block(NamedTuple):
     elements: NDArray[Any]
 
 
-def own_blocks(array: Distributed) -> Iterator[Block]:
-    """The elements of an array, or of a part of one, of which this rank holds the first replica. Not collective."""
-    desc = array.desc
-    if not isinstance(desc, Descriptor):
-        for place, tile in zip(desc.own_places, desc.own_arrays(array.local), strict=True):
-            if tile is None:
-                continue
-            yield Block(tuple(axis.global_indices(p) for axis, p in zip(desc.distributions, place, strict=False)), tile)
-    elif desc.coords is not None and array.own is not None and not any((desc.place or ())[desc.ndim :]):
-        yield Block(tuple(desc.global_indices(dim) for dim in range(desc.ndim)), array.own)
+def own_blocks(array: Distributed) -> list[Block]:
+    """The elements of an array, or of a part of one, of which this rank holds the first replica, if any. Not collective."""
+    is_first = [not any(place[array.ndim :]) for place in array.desc.own_places]
+    blocks = zip(own_indices(array), own_arrays(array), strict=True)
+    return [Block(*block) for block in itertools.compress(blocks, is_first) if block[1] is not None and block[1].size]
 
 
 def reduced(
@@ -110,9 +105,8 @@ def _reduced(
             raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there, so there is no {name}")
         parts = []
         for block in own_blocks(array):
-            if block.elements.size:
-                value = function.reduce(block.elements, axis=dims, dtype=dtype_for(block.elements.dtype))
-                parts.append((_without(block.indices, dims), value))
+            value = function.reduce(block.elements, axis=dims, dtype=dtype_for(block.elements.dtype))
+            parts.append((_without(block.indices, dims), value))
         return OfRank(array.dtype, parts)
 
     def together(ranks: list[OfRank]) -> Any:
@@ -156,8 +150,6 @@ def extremum(
             raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there")
         parts: list[tuple[tuple[NDArray[np.int64], ...], Any]] = []
         for indices, elements in own_blocks(array):
-            if not elements.size:
-                continue
             if axis is None:
                 place = np.unravel_index(int(find(elements)), elements.shape)
                 index = tuple(int(each[k]) for each, k in zip(indices, place, strict=True))

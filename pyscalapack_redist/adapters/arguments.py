@@ -16,7 +16,7 @@ from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.vote import Statement, Vote, digest
 from ..errors import ArrayError, DescriptorError, shown
-from ..layout.distributed import Distributed
+from ..layout.distributed import Distributed, own_arrays
 from ..layout.grid import checked_communicator
 from ..layout.tiles import LAYOUTS, Layout
 from .adapter import Adapter, Blueprint, View, adapter_of
@@ -247,8 +247,7 @@ def array_to_write(name: str, x: Any, comm: Any, other: object) -> tuple[Distrib
 
 def check_writable(name: str, x: object, array: Distributed) -> None:
     """Raise an ArrayError if this rank cannot write the memory of an array."""
-    arrays = array.local if isinstance(array.local, list) else [array.local]
-    if not all(isinstance(local, np.ndarray) and local.flags.writeable for local in arrays if local is not None):
+    if not all(isinstance(own, np.ndarray) and own.flags.writeable for own in own_arrays(array) if own is not None):
         kind = "pair of a layout and a local array" if isinstance(x, tuple) else type(x).__name__
         raise ArrayError(f"{name} is a {kind} whose memory is read-only: redistribute(x, like=y) makes a new array")
 

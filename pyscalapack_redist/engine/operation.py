@@ -158,8 +158,8 @@ class MatrixPart(NamedTuple):
 
 
 def op_layout(layout: Layout, op: str) -> Layout:
-    """The layout of op(A)."""
-    return layout.T if transposes(op) else layout
+    """The layout of op(A), with the local arrays in A's order."""
+    return layout._of_transpose() if transposes(op) else layout
 
 
 def edge_of(part: MatrixPart | None, op: str, shape: tuple[int, ...]) -> Edge | None:

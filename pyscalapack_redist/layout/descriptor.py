@@ -415,6 +415,9 @@ class Descriptor(Ownership):
         whole = Descriptor._of(self._whole[::-1], self._axes[::-1], self._grid)
         return whole._part(self._distributions[::-1])
 
+    def _of_transpose(self) -> Descriptor:
+        return self.T
+
     def merge(self, *dims: int, order: str = "F") -> Descriptor:
         """This layout with adjacent dimensions merged into one (Birkeland & Sorevik, section 4). Not collective.
 

@@ -6,15 +6,17 @@ this class.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
+import warnings
 from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any, NoReturn, Self, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArrayError, DescriptorError, shown
 from ..tracebacks import brief_methods
@@ -33,6 +35,7 @@ OPERATORS = {
     np.true_divide: "__rtruediv__",
     np.matmul: "__rmatmul__",
 }
+DTYPES = [code for code in np.typecodes["All"] if code not in "OVc"]  # that an array may have
 # Functions of elements that are no ufuncs
 OF_ELEMENTS = (np.clip, np.imag, np.real, np.round, np.where)
 
@@ -70,8 +73,10 @@ class Distributed:
         if not isinstance(desc, Descriptor):
             if isinstance(local, list | tuple):
                 local = [host_array(f"local[{k}]", tile) for k, tile in enumerate(local)]
-            desc.own_arrays(local)
-            self._local = local
+            self._local = local = host_array("local", local)
+            dtypes = {array.dtype for array in desc.own_arrays(local) if array is not None}
+            if len(dtypes) > 1:
+                raise ArrayError(f"local has tiles of dtypes {', '.join(sorted(map(str, dtypes)))}: they must be of one")
             return
         local = host_array("local", local)
         checked = fit_local_array("local", local, desc)
@@ -100,6 +105,11 @@ class Distributed:
         self._dtype, self._consumed_by = self.dtype, call
         self._local = np.empty(0, self._dtype)
         del self._desc
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of tiles a list of local arrays: pickled layouts lose their offsets."""
+        is_list = not self._consumed_by and not isinstance(self._desc, Descriptor)
+        return self.__dict__ | {"_local": own_arrays(self), "_dtype": self.dtype} if is_list else self.__dict__
 
     def __getattr__(self, name: str) -> Any:
         if name == "_desc" and self._consumed_by:
@@ -162,7 +172,7 @@ class Distributed:
 
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's
-        """The transpose: `desc.T` and a view, `local.T`. Nothing moves."""
+        """The transpose: `desc.T` and a view, `local.T`; of tiles a list of views. Nothing moves."""
         return self._turned(operator.attrgetter("T"))
 
     @property
@@ -178,9 +188,13 @@ class Distributed:
 
     def _turned(self, function: Callable[..., Any]) -> Self:
         """An array of the transposed layout, of the values of a function of the local array."""
-        result = type(self)(self._desc.T, _on_tiles(function, self._local))
-        result._dtype = self._dtype
-        return result
+        desc = self._desc
+        if isinstance(desc, Descriptor):
+            local: Any = None if self._local is None else function(self._local)
+        else:
+            turned = dict(zip(desc.own_places, _on_tiles(function, own_arrays(self)), strict=True))
+            local = [turned[place[::-1]] for place in desc.T.own_places]
+        return type(self)._from_result(desc.T, local, self.dtype)
 
     def __getitem__(self, key: object) -> Any:
         """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.
@@ -194,12 +208,9 @@ class Distributed:
             raise DescriptorError(f"{self._desc!r} has no sub-arrays: redistribute the array to a Descriptor first")
         return type(self)(self._desc[key], self._local)
 
-    def _with(self, function: Callable[..., Any]) -> Self:
+    def _with(self, function: Callable[..., Any], is_view: bool = False) -> Self:
         """A new array with the values of a function of this rank's elements, tile by tile; of a part, an array of its own."""
-        result = type(self)(whole_layout(self._desc), _on_tiles(function, self.own))
-        if self._dtype is not None:  # of a rank without a tile
-            result._dtype = function(np.empty(0, self._dtype)).dtype
-        return result
+        return self._compute(function, ",", self, is_view=is_view)
 
     def copy(self) -> Self:
         """A copy with a new local array; of a part, as `a[5:7, 3:9]`, one of that part alone. Not collective."""
@@ -238,12 +249,12 @@ class Distributed:
     @property
     def real(self) -> Self:
         """The real parts, a view. Not collective."""
-        return self._with(operator.attrgetter("real"))
+        return self._with(operator.attrgetter("real"), is_view=True)
 
     @property
     def imag(self) -> Self:
         """The imaginary parts: a view, of an array that is not complex zeros. Not collective."""
-        return self._with(operator.attrgetter("imag"))
+        return self._with(operator.attrgetter("imag"), is_view=True)
 
     def conj(self) -> Self:
         """The complex conjugate, a copy. Not collective."""
@@ -321,10 +332,10 @@ class Distributed:
     def __ge__(self, other: Any) -> Self:
         return self._compute(np.greater_equal, ">=", self, other)
 
-    def _compute(self, function: Callable[..., Any], operator: str, *operands: Any) -> Self:
+    def _compute(self, function: Callable[..., Any], operator: str, *operands: Any, is_view: bool = False) -> Self:
         """Combine this rank's elements of arrays of one shape, numbers, and NumPy arrays that all ranks have whole.
 
-        The result is in the layout of the first distributed array.
+        The result is in the layout of the first distributed array, and stored as that says; views are of tiles a list.
         """
         if not all(map(_is_operand, operands)):
             return NotImplemented  # type: ignore[no-any-return]
@@ -336,13 +347,23 @@ class Distributed:
             if whole_layout(other.desc) != layout:
                 brought = first._brought(other, layout, operator)
                 operands = tuple([brought if operand is other else operand for operand in operands])
-        values = [_own_of(operand, first) for operand in operands]
-        result = type(self)(layout, _on_tiles(function, *values))
-        are_known = all(operand.dtype is not None for operand in operands if isinstance(operand, Distributed))
-        if result.dtype is None and are_known:  # of a rank without a tile
-            empty = [np.empty(0, getattr(each, "dtype", None)) if np.ndim(each) else each for each in operands]
-            result._dtype = function(*empty).dtype
-        return result
+        number = len(own_arrays(first))
+        values = [_own_values(operand, first) or [operand] * number for operand in operands]
+        arrays = _on_tiles(function, *values)
+        dtype = next((array.dtype for array in arrays if array is not None), None)
+        if dtype is None:  # of a rank without elements
+            dtype = _dtype_of_values(function, operands)
+        if isinstance(layout, Descriptor):
+            return type(self)._from_result(layout, arrays[0], dtype)
+        if is_view:
+            layout = layout._as_list()
+        if layout.offsets is None or dtype is None:
+            return type(self)._from_result(layout, arrays, dtype)
+        local = layout.zeros(dtype)
+        for view, array in zip(layout.views(local), arrays, strict=True):
+            if array is not None:
+                view[...] = array
+        return type(self)._from_result(layout, local, dtype)
 
     def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
         """The second array of an operation in the layout of this one. An error here, where nothing moves."""
@@ -432,43 +453,74 @@ def _is_operand(operand: object) -> bool:
     return is_array or isinstance(operand, Distributed | Number | np.generic)
 
 
-def _own_of(operand: Any, array: Distributed) -> Any:
-    """This rank's elements of an operand; of a NumPy array, which may broadcast, those in the places of a distributed one."""
-    if isinstance(operand, Distributed):
-        return operand.own
-    if not isinstance(operand, np.ndarray) or not operand.ndim:
-        return operand
+def own_arrays(array: Distributed) -> list[Any]:
+    """This rank's elements of an array, or of a part of one, tile by tile, however they are stored: views. Not collective.
+
+    An array for each tile of `desc.own_places`; otherwise one array, or None where the local array is None.
+    """
+    return [array.own] if isinstance(array.desc, Descriptor) else array.desc.views(array.local)
+
+
+def own_indices(array: Distributed) -> list[tuple[NDArray[np.int64], ...]]:
+    """For each of `own_arrays` the global indices along each dimension; outside the grid none. Not collective."""
     desc = array.desc
-    missing = desc.ndim - operand.ndim
+    if isinstance(desc, Descriptor) and desc.coords is None:
+        return [tuple([np.zeros(0, np.int64)] * desc.ndim)]
+    axes = desc.distributions
+    return [tuple([axis.global_indices(p) for axis, p in zip(axes, place, strict=False)]) for place in desc.own_places]
+
+
+def _own_values(operand: Any, array: Distributed) -> list[Any]:
+    """This rank's elements of an operand, for each of the `own_arrays` of a distributed one; of a number none.
+
+    A NumPy array, which may broadcast, has elements in the places of the distributed one.
+    """
+    if isinstance(operand, Distributed):
+        return own_arrays(operand)
+    if not isinstance(operand, np.ndarray) or not operand.ndim:
+        return []
+    shape = array.shape
+    missing = len(shape) - operand.ndim
     whole = operand.reshape((1,) * missing + operand.shape) if missing > 0 else operand
-    if missing < 0 or any(n not in (1, size) for n, size in zip(whole.shape, desc.shape, strict=True)):
+    if missing < 0 or any(n not in (1, size) for n, size in zip(whole.shape, shape, strict=True)):
         raise ArrayError(
-            f"a NumPy array of shape {operand.shape} cannot be combined with a distributed one of shape {desc.shape}: it is "
+            f"a NumPy array of shape {operand.shape} cannot be combined with a distributed one of shape {shape}: it is "
             "taken to be whole, the same on all ranks, and must broadcast to that shape; .own has this rank's elements"
         )
-
-    def part(indices: Sequence[Any]) -> Any:
-        return whole[np.ix_(*([0] if n == 1 else index for n, index in zip(whole.shape, indices, strict=True)))]
-
-    if isinstance(desc, Descriptor):
-        if desc.coords is None:
-            return np.zeros((), operand.dtype)
-        return part([desc.global_indices(dim) for dim in range(desc.ndim)])
-    axes = desc.distributions
-    tiles = [part([axis.global_indices(p) for axis, p in zip(axes, place, strict=True)]) for place in desc.own_places]
-    if isinstance(array.local, list | tuple):
-        return tiles
-    flat = np.ones(array.local.shape, operand.dtype)  # tiles at offsets, perhaps with gaps
-    for view, tile in zip(desc.own_arrays(flat), tiles, strict=True):
-        if view is not None:
-            view[...] = tile
-    return flat
+    return [
+        whole[np.ix_(*([0] if n == 1 else index for n, index in zip(whole.shape, indices, strict=True)))]
+        for indices in own_indices(array)
+    ]
 
 
-def _on_tiles(function: Callable[..., Any], *operands: Any) -> Any:
-    """The value of a function of local arrays and numbers; None where an array is missing; of lists a list, tile by tile."""
-    tiles = next((operand for operand in operands if isinstance(operand, list | tuple)), None)
-    if tiles is not None:
-        lists = [operand if isinstance(operand, list | tuple) else [operand] * len(tiles) for operand in operands]
-        return [_on_tiles(function, *each) for each in zip(*lists, strict=True)]
-    return None if any(operand is None for operand in operands) else function(*operands)
+def _on_tiles(function: Callable[..., Any], *operands: Sequence[Any]) -> list[Any]:
+    """The values of a function of operands, tile by tile; None where an array is missing."""
+    return [None if any(each is None for each in tile) else function(*tile) for tile in zip(*operands, strict=True)]
+
+
+def _dtype_of_values(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any] | None:
+    """The dtype of values of a function; None if this rank does not know that of an array.
+
+    Raises
+    ------
+    Exception
+        The function takes no such operands; of a dtype that is not known, whatever it is.
+    """
+
+    def empty(other: Any) -> list[Any]:
+        """The operands, with arrays without elements, of this dtype where it is not known."""
+        return [
+            np.empty(0, other if each.dtype is None else each.dtype) if np.ndim(each) else each for each in operands
+        ]
+
+    arrays = [each for each in operands if np.ndim(each)]
+    known = [each.dtype for each in arrays if each.dtype is not None]
+    if len(known) == len(arrays):
+        result: np.dtype[Any] = function(*empty(None)).dtype
+        return result
+    for other in [*known, *DTYPES]:
+        with contextlib.suppress(TypeError, ValueError, ArithmeticError), warnings.catch_warnings(action="ignore"):
+            function(*empty(other))
+            return None
+    function(*empty(np.float64))
+    return None

@@ -279,7 +279,8 @@ class Tiles:
         Parameters
         ----------
         local : list of ndarray, ndarray of one dimension, or None
-            A list is returned unchanged; with `offsets`, an array gives views. None if no own tile has elements.
+            A list with an array for each own tile, which is returned unchanged; or, with `offsets`, the array of all tiles,
+            which gives views. None if no own tile has elements.
         name : str
             Name of the argument in errors.
 
@@ -293,12 +294,12 @@ class Tiles:
             return [None] * len(self.own)
         if local is None:
             raise ArrayError(f"{name} is None, but this rank has {self._tiles_here()}: pass {self._expected()}")
-        if self.offsets is None or self.leading_dimensions is None:
-            if not isinstance(local, list | tuple):
-                raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._expected()}")
+        if isinstance(local, list | tuple):
             if len(local) != len(self.own):
                 raise ArrayError(f"{name} has {len(local)} entries: it must be {self._expected()}")
             return list(local)
+        if self.offsets is None or self.leading_dimensions is None:
+            raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._expected()}")
         if not isinstance(local, np.ndarray) or isinstance(local, np.ma.MaskedArray):
             raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._expected()}")
         if local.ndim != 1 or len(local) < self._room:
@@ -340,10 +341,10 @@ class Tiles:
         """Whether the local arrays of another layout have the same elements in the same order."""
         return isinstance(other, Tiles) and self == other and self._storage == other._storage
 
-    def _new_local(self, dtype: DTypeLike, zeroed: bool) -> Any:
+    def _new_local(self, dtype: DTypeLike, zeroed: bool, order: str = "F") -> Any:
         if self.offsets is not None:
-            return new_array((self._room,), dtype, "F", zeroed)
-        return [new_array(shape, dtype, "F", zeroed) for shape in self.local_shapes]
+            return new_array((self._room,), dtype, order, zeroed)
+        return [new_array(shape, dtype, order, zeroed) for shape in self.local_shapes]
 
     def _tiles_here(self) -> str:
         return f"{len(self.own)} tile{'' if len(self.own) == 1 else 's'}"
@@ -384,10 +385,25 @@ class Tiles:
 
     @property
     def T(self) -> Tiles:  # noqa: N802 - as NumPy's
-        """The layout of the transpose, its dimensions reversed; the order of the local arrays stays."""
-        transpose = self._copy()
+        """The layout of the transpose, its dimensions reversed: without `offsets`, and with its own order of local arrays."""
+        transpose = self._of_transpose()
+        transpose.own = transpose.own[np.lexsort(transpose.own.T[::-1])]
+        transpose.own.setflags(write=False)
+        return transpose
+
+    def _of_transpose(self) -> Tiles:
+        """The layout of the transpose, with the local arrays in the order of this layout."""
+        transpose = self._as_list()._copy()
         transpose.edges, transpose.owners, transpose.own = self.edges[::-1], self.owners.T, self.own[:, ::-1]
         return transpose
+
+    def _as_list(self) -> Tiles:
+        """This layout without `offsets`: its local arrays are lists."""
+        if self.offsets is None:
+            return self
+        listed = self._copy()
+        listed.offsets = listed.leading_dimensions = None
+        return listed
 
     def on(self, comm: MPI.Intracomm) -> Tiles:
         """This layout with its owners as ranks of another communicator; itself for its own communicator. Not collective.

@@ -125,6 +125,11 @@ def test_one_array_of_all_tiles() -> None:
     for leading in (None, [1]):  # a tile of one row
         row = Tiles([0, 1], [0, 3], [[0]], comm, offsets=[2], leading_dimensions=leading)
         assert row.zeros("i4").shape == (5,)
+    assert tiles.views([first, empty, last])[2] is last
+    turned = tiles.T
+    assert turned.offsets is None
+    assert turned.own.tolist() == [[0, 0], [1, 0], [2, 1]]
+    assert turned._of_transpose().own.tolist() == tiles.own.tolist()
     for wrong in (local[:-1], local.reshape(4, 5), [local], None, np.ma.masked_array(local)):
         with pytest.raises(ArrayError, match=r"local .*one dimension with at least 20 elements"):
             tiles.views(wrong)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+import pickle
 import random
 import sys
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.layout.distributed import own_arrays
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -230,6 +233,65 @@ def elementwise(rng: random.Random) -> None:
         np.maximum(x, y.redistribute(block=1))
 
 
+def stored_otherwise() -> None:
+    """Arrays of tiles in one layout, stored elsewhere: at other offsets, in a longer array, in lists, as transposes."""
+    whole, rows, columns = np.arange(24.0).reshape(6, 4), [0, 2, 3, 6], [0, 1, 4]
+    owners = np.array([[0, 1], [1, 0], [1, 1]]) % SIZE
+    desc = psr.Tiles(rows, columns, owners, WORLD)
+
+    def stored(order: int = 1, gap: int = 0, taller: int = 0, longer: int = 0) -> psr.DistributedArray:
+        leading = [m + taller for m, _ in desc.local_shapes]
+        sizes = [gap + n * lld for lld, (_, n) in zip(leading, desc.local_shapes, strict=True)][::order]
+        offsets = [sum(sizes[:k]) for k in range(len(sizes))][::order]
+        tiles = psr.Tiles(rows, columns, owners, WORLD, offsets=offsets, leading_dimensions=leading)
+        local = np.full(sum(sizes) + longer, np.nan)
+        for view, window in zip(tiles.views(local), tiles.windows, strict=True):
+            view[...] = whole[window]
+        return psr.DistributedArray(tiles, local)
+
+    turned = psr.Tiles(columns, rows, owners.T, WORLD)
+    arrays = [
+        stored(),
+        stored(-1, 3, 2),
+        stored(longer=5),
+        psr.DistributedArray(desc, [whole[window].copy() for window in desc.windows]),
+        psr.DistributedArray(turned, [whole.T[window].copy() for window in turned.windows]).T,
+        stored(-1, 1).T.T,
+    ]
+    slabs = psr.Descriptor(whole.shape, None, psr.ProcessGrid((SIZE, 1), WORLD))
+    for x in arrays:
+        assert x.desc == desc == x.T.desc.T
+        assert x.T.desc == turned
+        of_one: list[tuple[Any, Any]] = [
+            (x, whole), (x.T, whole.T), ((x * 1j).H, (whole * 1j).T.conj()), (x.real, whole), (x.copy().T, whole.T),
+            (x.redistribute(slabs.T, op="T"), whole.T), (x + whole, 2 * whole), (copy.deepcopy(x) + x, 2 * whole),
+            (pickle.loads(pickle.dumps(x)), whole),
+        ]  # fmt: skip
+        for found, expected in of_one:
+            assert np.array_equal(found.gather(None), expected)
+        assert type((x + x).local) is type(x.desc.zeros())
+        part = x.real
+        for own in own_arrays(part):
+            own += 1
+        assert x.sum() == whole.sum() + 24
+        for own in own_arrays(part):
+            own -= 1
+        for y in arrays:
+            changed, out, like = x.copy(), y.copy(), (y.desc, y.local)
+            changed[y > 5] = 0
+            x.redistribute(out=out)
+            of_two: list[tuple[Any, Any]] = [
+                (x - y, 0 * whole), (np.maximum(x, y), whole), (np.where(x > 3, x, y), whole), (x == y, whole == whole),
+                (changed, np.where(whole > 5, 0, whole)), (x.T - y.T, 0 * whole.T), (x.redistribute(y), whole), (out, whole),
+                (psr.plan(x.desc, slabs, dtype=float)(y), whole), (psr.as_distributed(psr.redistribute(x, like=like)), whole),
+            ]  # fmt: skip
+            for found, expected in of_two:
+                assert np.array_equal(found.gather(None), expected)
+    two = psr.Tiles([0, 1, 2], [0, 1], [[0], [0]], MPI.COMM_SELF)
+    with pytest.raises(psr.ArrayError, match="local has tiles of dtypes float32, float64: they must be of one"):
+        psr.DistributedArray(two, [np.zeros((1, 1), "f4"), np.zeros((1, 1))])
+
+
 def of_few_ranks() -> None:
     """Of an array on one process, all ranks get the same, also those that do not know its dtype."""
     desc = psr.Descriptor((5, 4), 2, psr.ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]]))
@@ -286,6 +348,7 @@ if __name__ == "__main__":
         operators(rng)
         with_numpy(rng)
     elementwise(rng)
+    stored_otherwise()
     of_few_ranks()
     refused()
     if RANK == 0:
