@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal
 
@@ -90,7 +90,11 @@ class DTensors(Adapter):
             local = locals[0] if is_product else whole
             if local is None or local.shape != sharding.local_shape:  # outside the grid
                 local = np.empty(sharding.local_shape, dtype)
-            return _dtensor(local, sharding.mesh, sharding.placements, shape)
+            x = _dtensor(local, sharding.mesh, sharding.placements, shape)
+            if not sharding.is_read_in_order:
+                x._spec.use_strided_shard_as_shard_order = False
+                x._spec.shard_order = x._spec.compute_default_shard_order(x.placements)
+            return x
 
         return Blueprint(layouts, "C", build, None if is_product else allocate)
 
@@ -134,21 +138,46 @@ class Sharding:
 
     @functools.cached_property
     def cuts(self) -> list[dict[Place, list[Span]]]:
-        """For each dimension of the array, the index ranges of each place along the dimensions of the mesh that cut it."""
-        cuts = []
-        for k, n in enumerate(self.shape):
-            spans_of: dict[Place, list[Span]] = {(): [(0, n)]}
-            for parts, placement in zip(self.ranks.shape, self.placements, strict=True):
-                if getattr(placement, "dim", None) == k:
-                    spans_of = {
-                        (*place, part): _part(spans, part, parts, getattr(placement, "split_factor", 1))
-                        for place, spans in spans_of.items()
-                        for part in range(parts)
-                    }
-                else:
-                    spans_of = {(*place, part): spans for place, spans in spans_of.items() for part in range(parts)}
-            cuts.append({place: spans if n else [(0, 0)] for place, spans in spans_of.items()})
-        return cuts
+        """For each dimension of the array, the index ranges of each place in the mesh."""
+        return [self._cut(k, self._cutters(k)) for k in range(len(self.shape))]
+
+    def _cutters(self, k: int) -> dict[int, int]:
+        """The dimensions of the mesh that cut a dimension of the array, in their order, and their split factors."""
+        shards = enumerate(self.placements)
+        return {axis: getattr(each, "split_factor", 1) for axis, each in shards if getattr(each, "dim", None) == k}
+
+    def _cut(self, k: int, cutters: Mapping[int, int]) -> dict[Place, list[Span]]:
+        """The index ranges of each place, if dimension k of the array is cut by dimensions of the mesh in this order."""
+        n, sizes = self.shape[k], self.ranks.shape
+        spans_of: dict[Place, list[Span]] = {(): [(0, n)]}  # by the place along the dimensions that cut
+        for axis, factor in cutters.items():
+            spans_of = {
+                (*place, part): _part(spans, part, sizes[axis], factor)
+                for place, spans in spans_of.items()
+                for part in range(sizes[axis])
+            }
+        return {
+            place: spans_of[tuple([place[axis] for axis in cutters])] if n else [(0, 0)] for place in np.ndindex(sizes)
+        }
+
+    @property
+    def is_read_in_order(self) -> bool:
+        """Whether PyTorch reads parts as it makes them, in the order of the placements, if the tensor's spec is the default.
+
+        It reads `_StridedShard` as shards in another order, if one has these split factors. Else it forgets that a strided
+        shard has cut what the next shard cuts.
+        """
+        strided = [hasattr(placement, "split_factor") for placement in self.placements]
+        if not any(strided):
+            return True
+        spec = import_module("torch.distributed.tensor._dtensor_spec").DTensorSpec
+        order = getattr(spec, "_maybe_convert_StridedShard_to_shard_order", lambda *_: None)(self.placements, self.mesh)
+        if order is None:
+            cutters = [
+                [axis for axis in self._cutters(k) if self.ranks.shape[axis] > 1] for k in range(len(self.shape))
+            ]
+            return not any(strided[axis] for axes in cutters for axis in axes[:-1])
+        return all(self._cut(k, dict.fromkeys(axes, 1)) == self.cuts[k] for k, axes in order)
 
     def spans(self, place: Place) -> list[list[Span]]:
         """The index ranges along each dimension of the array at a place of the mesh, in the order of the local tensor."""
@@ -267,7 +296,13 @@ def _sharding(x: Any, shape: tuple[int, ...] | None = None) -> Sharding:
     _check_order(x)
     sizes = tuple(x.shape) if shape is None else shape
     origin: Origin = "own" if shape is None else "like"
-    return Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), origin), sizes)
+    sharding = Sharding(x.device_mesh, _fitted(x.device_mesh, x.placements, len(sizes), origin), sizes)
+    if shape is None and getattr(x._spec, "use_strided_shard_as_shard_order", True) and not sharding.is_read_in_order:
+        raise ArrayError(
+            f"the DTensor has the placements {sharding.placements} for the shape {sizes}: PyTorch cuts it in the order of the "
+            "mesh's dimensions, and puts such parts together in another. Make it with Shard in place of _StridedShard"
+        )
+    return sharding
 
 
 def _fitted(mesh: Any, placements: Any, ndim: int, origin: Origin) -> list[Any]:
@@ -300,20 +335,21 @@ def _fitted(mesh: Any, placements: Any, ndim: int, origin: Origin) -> list[Any]:
 
 def _check_placement(placement: Any, types: Any, takes_summands: bool) -> None:
     """Raise an ArrayError for a placement that is not taken: of summands in a new array, or that are not added."""
-    if isinstance(placement, types.Partial):
-        if not takes_summands:
-            raise ArrayError(
-                f"{placement!r} is no placement for a new DTensor, in which each process would have a summand: give "
-                "Replicate() or Shard(k)"
-            )
-        if placement.reduce_op not in ("sum", "avg"):
-            raise ArrayError(
-                f"the DTensor has the placement {placement!r}: only sums and means are made. Combine its parts first, by "
-                "x.redistribute(placements=[...]) of PyTorch"
-            )
-        return
-    if not isinstance(placement, types.Shard | types._StridedShard | types.Replicate):
-        raise ArrayError(f"{placement!r} is no placement that is taken: Shard, _StridedShard, Replicate and Partial are")
+    kind, is_partial = type(placement), isinstance(placement, types.Partial)
+    if is_partial and not takes_summands:
+        raise ArrayError(
+            f"{placement!r} is no placement for a new DTensor, in which each process would have a summand: give "
+            "Replicate() or Shard(k)"
+        )
+    if is_partial and (kind is not types.Partial or placement.reduce_op not in ("sum", "avg")):
+        raise ArrayError(
+            f"the DTensor has the placement {placement!r}: only sums and means of type Partial itself are made. Combine its "
+            "parts first, by x.redistribute(placements=[Replicate()]) of PyTorch, one placement for each dimension of the mesh"
+        )
+    if not is_partial and kind not in (types.Shard, types._StridedShard, types.Replicate):
+        raise ArrayError(
+            f"{placement!r} is no placement that is taken: Shard, _StridedShard, Replicate and Partial are"
+        )
 
 
 def _check_order(x: Any) -> None:

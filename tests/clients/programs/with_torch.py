@@ -14,7 +14,8 @@ import torch.distributed as dist
 from conversions import check_conversions, check_linalg, check_refused
 from mpi4py import MPI
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import pyscalapack_redist as psr
@@ -35,9 +36,14 @@ def part_of(whole: torch.Tensor, mesh: Any, placements: Placements) -> torch.Ten
     return whole.contiguous().clone()
 
 
-def sharded(whole: torch.Tensor, mesh: Any, placements: Placements) -> Any:
+def sharded(whole: torch.Tensor, mesh: Any, placements: Placements, of_view: bool = True) -> Any:
+    """A DTensor of these parts. If it is as PyTorch's views are, it reads strided shards as it cuts them."""
     local = part_of(whole, mesh, placements)
-    return DTensor.from_local(local, mesh, placements, shape=whole.shape, stride=whole.stride())
+    x = DTensor.from_local(local, mesh, placements, shape=whole.shape, stride=whole.stride())
+    if of_view and any(type(placement) is _StridedShard for placement in placements):
+        spec = DTensorSpec(mesh, x.placements, x._spec.tensor_meta, use_strided_shard_as_shard_order=False)
+        x = DTensor(local, spec, requires_grad=False)
+    return x
 
 
 def numbers(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -45,7 +51,7 @@ def numbers(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> torch
 
 
 def check(x: Any, whole: torch.Tensor, mesh: Any, placements: Placements) -> None:
-    """A DTensor with these placements, and its part the one that PyTorch would cut, bit by bit."""
+    """A DTensor with these placements, and its part the one that PyTorch would cut, bit by bit; PyTorch puts them together."""
     assert type(x) is DTensor
     assert (x.device_mesh, x.placements) == (mesh, tuple(placements))
     assert (x.shape, x.stride(), x.dtype) == (whole.shape, whole.stride(), whole.dtype)
@@ -53,6 +59,8 @@ def check(x: Any, whole: torch.Tensor, mesh: Any, placements: Placements) -> Non
     assert local.dtype == whole.dtype
     assert local.shape == expected.shape
     assert bytes_of(local) == bytes_of(expected)
+    if whole.dtype == torch.float64 and mesh.get_coordinate() is not None:
+        assert torch.equal(x.full_tensor(), whole), placements
 
 
 def bytes_of(x: torch.Tensor) -> bytes:
@@ -114,6 +122,40 @@ def check_full() -> None:
     assert torch.equal((y @ y.T).full_tensor(), whole @ whole.T)
     pending = y.redistribute(placements=[Replicate()], async_op=True)
     check(psr.redistribute(pending, like=(mesh, [Shard(1)])), whole, mesh, [Shard(1)])
+
+
+def check_strided() -> None:
+    """What PyTorch reads in another order than it cuts is refused; what is made, it puts together again."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE).reshape(2, -1))
+    refused = set()
+    for first, last in itertools.product([Replicate(), Shard(0), strided(0, 2), strided(0, 3)], repeat=2):
+        for n in (5, 12):
+            whole = numbers((n, 2))
+            y = psr.redistribute(sharded(whole, mesh, [first, last]), like=(mesh, [first, last]))
+            assert torch.equal(y.full_tensor(), whole), (first, last, n)
+            assert torch.equal((y + 1).redistribute(placements=[Replicate()] * 2).to_local(), whole + 1)
+            x = sharded(whole, mesh, [first, last], of_view=False)
+            try:
+                values = psr.gather(x, None)
+            except psr.ArrayError:
+                refused.add((first, last))
+                check_refused(lambda: psr.layout_of(x), "puts such parts together in another")  # noqa: B023
+            else:
+                assert np.array_equal(values, x.full_tensor().numpy())
+    second = strided(0, 2), strided(0, 3)
+    assert refused == {*itertools.product(second, second), (strided(0, 3), Shard(0))}
+    whole = numbers((4, 4, 4))
+    for first, last in itertools.product([Replicate(), Shard(0), Shard(1), Shard(2)], repeat=2):
+        x = distribute_tensor(whole, mesh, [first, last])
+        for shape in ((16, 4), (4, 16), (64,)):
+            view = x.reshape(shape)
+            for y in (view, psr.redistribute(view, like=view)):
+                assert y.placements == view.placements
+                assert torch.equal(y.full_tensor(), whole.reshape(shape)), (first, last, shape)
+                assert np.array_equal(psr.gather(y, None), whole.reshape(shape).numpy())
+    one = DeviceMesh("cpu", np.arange(SIZE).reshape(2, -1, 1))
+    uneven = sharded(numbers((6,)), one, [strided(0, 2), Shard(0), strided(0, 2)])  # shards in another order
+    check(psr.redistribute(uneven, like=uneven), numbers((6,)), one, uneven.placements)
 
 
 def check_dtypes() -> None:
@@ -232,6 +274,36 @@ def check_results_of_summands() -> None:
     assert torch.allclose(psr.linalg.inv(gram).to_local() @ own, torch.eye(8, dtype=torch.float64))
 
 
+class Weighted(Partial):
+    """Summands that are not added as they are."""
+
+
+class Halo(Shard):
+    """Parts that are not cut as those of `Shard`."""
+
+
+def check_reductions() -> None:
+    """What PyTorch's reductions leave to be combined is refused by name, or combined as PyTorch does it."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    x = distribute_tensor(numbers((4, 3)) + 1, mesh, [Shard(0)])
+    rows = distribute_tensor(torch.tensor([0, 3, 1, 2, 1]), mesh, [Replicate()])
+    for result, name in (
+        (x.sum(0), ""),
+        (x.mean(0), ""),
+        (torch.linalg.vector_norm(x, dim=0), "_NormPartial"),
+        (torch.linalg.vector_norm(x, 1, dim=0), "_NormPartial"),
+        (torch.nn.functional.embedding(rows, x), "_MaskPartial"),
+        (x.amax(0), "Partial(max)"),
+        (x.prod(0), "Partial(product)"),
+    ):
+        assert name in repr(result.placements)
+        if name:
+            check_refused(lambda: psr.as_distributed(result), f"the placement {name}")  # noqa: B023
+            check_refused(lambda: psr.redistribute(x, like=result), "x.redistribute(placements=[Replicate()])")  # noqa: B023
+            result = result.redistribute(placements=[Replicate()])
+        assert torch.allclose(torch.from_numpy(psr.gather(result, None)), result.full_tensor())
+
+
 def check_meshes_that_do_not_ascend() -> None:
     """PyTorch's own functions disagree on their parts; replicas are alike."""
     turned = DeviceMesh("cpu", np.arange(SIZE)[::-1].copy())
@@ -257,6 +329,11 @@ def check_errors() -> None:
         check_refused(lambda: psr.redistribute(x, like=(mesh, [Shard(dim)])), "of no dimension of the array")  # noqa: B023
     check_refused(lambda: psr.layout_of(partial), "each process has a summand")
     check_refused(lambda: psr.as_distributed(DTensor.from_local(whole, mesh, [Partial("max")])), "only sums and means")
+    weighted = DTensor.from_local(whole, mesh, [Weighted()])
+    check_refused(lambda: psr.as_distributed(weighted), "only sums and means of type Partial itself")
+    halo = DTensor.from_local(x.to_local(), mesh, [Halo(0)], run_check=False, shape=x.shape, stride=x.stride())
+    check_refused(lambda: psr.as_distributed(halo), "is no placement that is taken")
+    check_refused(lambda: psr.redistribute(x, like=halo), "is no placement that is taken")
     check_refused(lambda: psr.copy_to(x, partial), "of summands")
     check_refused(lambda: psr.plan(partial, psr.layout_of(x)), "a summand")
     check_refused(lambda: psr.plan(psr.layout_of(x), psr.layout_of(x))(partial), "of summands")
@@ -319,6 +396,10 @@ def main() -> None:
     check_solvers()
     check_summands()
     check_results_of_summands()
+    if SIZE > 1:  # alone, a process has no parts to combine
+        check_reductions()
+    if SIZE % 4 == 0:
+        check_strided()
     if SIZE > 1:
         check_meshes_that_do_not_ascend()
     check_errors()
