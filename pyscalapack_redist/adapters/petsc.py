@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import importlib
 from types import SimpleNamespace
 from typing import Any
@@ -53,16 +54,14 @@ class PetscObjects(Adapter):
 
     def view(self, x: Any, comm: MPI.Intracomm) -> View:
         layout = self.layout(x, comm)
-        if _is_vector(x):
-            return View(layout, x.getArray())
         is_copy = x.getType() == SCALAPACK
-        matrix = x.convert("dense", _petsc().Mat()) if is_copy else copy.copy(x)  # a reference: x may be destroyed
-        array = matrix.getDenseArray()
-        memory = SimpleNamespace(__array_interface__=array.__array_interface__, matrix=matrix)
-        local = np.asarray(memory)  # has a reference to the matrix, as `array` has not
-        if is_copy:
-            local.flags.writeable = False
-        return View(layout, local)
+        owner = x.convert("dense", _petsc().Mat()) if is_copy else copy.copy(x)  # a reference: x may be destroyed
+        # Access to write would change the state, by which preconditioners know that they are to be made anew.
+        array = owner.getArray(readonly=True) if _is_vector(x) else owner.getDenseArray(readonly=True)
+        interface = array.__array_interface__
+        interface["data"] = interface["data"][0], is_copy or _is_locked(x)
+        memory = SimpleNamespace(__array_interface__=interface, array=array, owner=owner)
+        return View(layout, np.asarray(memory))  # has a reference to the owner, which the array of a matrix has not
 
     def make(self, like: Any, shape: tuple[int, ...], comm: MPI.Intracomm) -> Blueprint:
         _check(like)
@@ -103,6 +102,19 @@ def _petsc() -> Any:
 
 def _is_vector(x: Any) -> bool:
     return isinstance(x, _petsc().Vec)
+
+
+def _is_locked(x: Any) -> bool:
+    """Whether PETSc lets nobody write a vector now, as in the multiplication with a matrix of one's own.
+
+    petsc4py does not tell, and a PETSc that does not lock has no such function.
+    """
+    lock = ctypes.CDLL(_petsc().__file__)
+    if not _is_vector(x) or not hasattr(lock, "VecLockGet"):
+        return False
+    state = np.zeros(1, _petsc().IntType)
+    lock.VecLockGet(ctypes.c_void_p(x.handle), ctypes.c_void_p(state.ctypes.data))
+    return bool(state[0])
 
 
 def _kind(x: Any) -> str:

@@ -10,6 +10,7 @@ import ctypes
 import gc
 import sys
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from conversions import check_conversions, check_linalg, check_refused
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from petsc4py import PETSc
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.adapters import petsc
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -170,6 +172,46 @@ def check_adapter() -> None:
     matrix.assemble()
 
 
+class Preconditioner:
+    """The identity, which counts how often it is set up."""
+
+    count = 0
+
+    def setUp(self, _: Any) -> None:
+        self.count += 1
+
+    def apply(self, _: Any, x: Any, y: Any) -> None:
+        x.copy(y)
+
+
+def check_states() -> None:
+    """What is read only is not new to PETSc, whose solvers keep what they have made of it; what is locked is not written."""
+    a = dense((6, 6))
+    a.shift(2)
+    x, b = a.createVecs()
+    b.set(1)
+    solver, counter = PETSc.KSP().create(WORLD), Preconditioner()
+    solver.setOperators(a)
+    solver.getPC().setType("python")
+    solver.getPC().setPythonContext(counter)
+    states = set()
+    for _ in range(3):
+        solver.solve(b, x)
+        states.add((a.stateGet(), b.stateGet()))
+        assert np.isclose(psr.linalg.norm(a), 24**0.5)
+        assert np.isclose(psr.linalg.norm(b), 6**0.5)
+        assert psr.redistribute(a, like=a).equal(a)
+        assert psr.redistribute(b, like=b).equal(b)
+    assert counter.count == 1
+    assert len(states) == 1
+    assert np.isclose(x.norm(), 6**0.5 / 2)
+    psr.copy_to(b, x)
+    assert np.isclose(x.norm(), 6**0.5), "PETSc has the old norm"
+    with patch.object(petsc, "_is_locked", lambda _: True):
+        assert psr.redistribute(b, like=x).equal(b)
+        check_refused(lambda: psr.copy_to(b, x), "read-only")
+
+
 def check_parts() -> None:
     """Matrices on communicators of some ranks only, which PETSc frees with the last object."""
     part = WORLD.Split(RANK % 2, key=-RANK)
@@ -202,6 +244,7 @@ def check_copies() -> None:
 
 if __name__ == "__main__":
     check_adapter()
+    check_states()
     if sys.argv[1:] != ["adapter"]:
         check_parts()
         check_copies()
