@@ -210,6 +210,7 @@ def check_states() -> None:
     with patch.object(petsc, "_is_locked", lambda _: True):
         assert psr.redistribute(b, like=x).equal(b)
         check_refused(lambda: psr.copy_to(b, x), "read-only")
+    solver.destroy()  # PETSc keeps it until it ends, and the preconditioner's class would be gone
 
 
 def check_parts() -> None:
