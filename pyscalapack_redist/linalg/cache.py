@@ -1,4 +1,4 @@
-"""What `linalg` keeps with a communicator, freed with it: plans, grids with contexts, rates of routines, the cores of nodes."""
+"""What `linalg` keeps with a communicator, freed with it: plans, grids with contexts, rates of routines."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import Any
 
 from .. import tracing
 from ..comm.groups import MPIGroup
-from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
-from ..comm.node import usable_cores
 from ..comm.vote import digest
 from ..errors import LibraryError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from . import rates
 from .rates import Rates
-from .working_layouts import check_counts, layout_for, one_step
+from .working_layouts import check_counts, layout_for
 
 MOST_PLANS = 64  # and layouts
-CORES = "the cores of nodes"
 BLOCK = 64  # of a layout of one process, where it does not matter
 
 
@@ -43,7 +40,6 @@ class Cache:
         self._group, self._plans = group, OrderedDict[Hashable, Any]()
         self._rates: dict[str, Rates] | None = None
         self._of_file: frozenset[str] = frozenset()
-        self._cores: list[frozenset[int]] | None = None
         self._layouts: dict[Hashable, Descriptor] = {}
         self.has_library = False
         self.grids: dict[Hashable, ProcessGrid] = {}
@@ -79,12 +75,12 @@ class Cache:
     def version(self) -> int:
         """A digest of all that saves collective steps. Ranks on which it differs, after a failure, forget all of it."""
         kept = tuple([(name, each.version) for name, each in self.kept.items()])
-        known = self.has_library, self._cores is None, None if self._rates is None else tuple(self._rates)
+        known = self.has_library, None if self._rates is None else tuple(self._rates)
         return digest((tuple(self._plans), tuple(self.grids), tuple(self.texts), kept, known))
 
     def forget(self) -> None:
         """Forget all that saves collective steps. All ranks do so."""
-        self.has_library, self._cores, self._rates = False, None, None
+        self.has_library, self._rates = False, None
         for each in (self._plans, self.grids, self.texts, self.kept):
             each.clear()
 
@@ -102,7 +98,7 @@ class Cache:
         inside = plan.inside.with_layouts(source, target, dtype)
         return plan if inside is plan.inside else type(plan)(inside)
 
-    # -- rates and cores
+    # -- rates
 
     def rates(self, family: str, comm: MPI.Intracomm, routine: Callable[..., Any]) -> Rates:
         """The rates of a family of routines: of a file, or by a trial at first use. Collective over the group."""
@@ -125,21 +121,6 @@ class Cache:
             self._rates = rates.read(self._group)
             self._of_file = frozenset(self._rates)
         return self._rates
-
-    def cores(self) -> frozenset[int]:
-        """The cores of all ranks on this rank's node. Collective over the group the first time."""
-        if self._cores is None:
-            with one_step(self._group):
-                meet(self._group, CORES)
-            with one_step(self._group):
-                leaders = self._group.make_node().leaders.tolist()
-            with one_step(self._group):
-                everyone: list[frozenset[int]] = meet_and_combine(self._group, CORES, usable_cores())
-            union: dict[int, frozenset[int]] = {}
-            for leader, cores in zip(leaders, everyone, strict=True):
-                union[leader] = union.get(leader, frozenset()) | cores
-            self._cores = [union[leader] for leader in leaders]
-        return self._cores[self._group.rank]
 
 
 def cache_of(group: MPIGroup) -> Cache:

@@ -36,7 +36,7 @@ from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.scaling import exponent_of
 from .cache import cache_of
 from .choice import choose
-from .cores import lent
+from .cores import blas_on_all_cores
 from .facts import CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .one_process import Answer, WholeArray, copy_whole, is_whole_on
@@ -72,7 +72,8 @@ class RoutineOptions(TypedDict, total=False):
 EAGER = 2**20  # elements up to which bilinear forms are computed before it is known whether they are wanted
 MOVED = 64.0
 WORKSPACES = 4  # arrays of the size of the operands on one process: as they came, copies, results, workspace
-LONG = 768  # order from which one process is lent the cores of ranks that wait: below, waking threads costs more
+LONG = 768  # order from which other ranks sleep while one process computes
+THREADED = 2048  # order from which that has a thread on each core: OpenBLAS's poll for 100 ms after a call, on cores of ranks
 CONSUMING = ("cholesky", "cho_factor", "lu_factor", "solve")  # read an operand that may be overwritten once, after its sums
 CONSUMED = 2**28  # bytes of doubles from which such an operand makes room for its copy
 MAY_DIFFER = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments that may differ from rank to rank
@@ -621,14 +622,14 @@ class Problem:
         operands, gathered = self.operands, {name: self._gathered(name) for name in self.operands}
         if self.is_checked:
             self._forms |= {name: self._forms_of_all(name) for name, forms in self._forms.items() if forms is None}
-        cores, reply = self._cache.cores() if self._takes_long else None, None
+        reply = None
         rank, others = int(self._grid.ranks.flat[0]), list[str]()
         if self._comm.Get_rank() == rank:
             warnings, self._warnings = self._warnings, others
             self.is_alone, self.operands = True, gathered
             try:
                 with self.collect_errors(), tracing.phase("lapack", self._work_layout, self._work_layout):
-                    reply = self._answered(work, cores)
+                    reply = self._answered(work)
             finally:
                 self.is_alone, self.operands, self._warnings = False, operands, warnings
         error = self._guard.take_interrupts()
@@ -637,7 +638,7 @@ class Problem:
         with self.in_step():
             value = None if reply is None else reply.for_others()
             answer = meet_and_combine(
-                self._group, "the result of one process", value, first_known, error, dozes=self._takes_long
+                self._group, "the result of one process", value, first_known, error, dozes=self._order >= LONG
             )
         answer = answer if reply is None else reply
         for text in answer.warnings:
@@ -646,12 +647,12 @@ class Problem:
             raise answer.error
         return cast(R, self._placed(answer.result))
 
-    def _answered(self, work: Callable[[], Any], cores: frozenset[int] | None) -> Answer:
+    def _answered(self, work: Callable[[], Any]) -> Answer:
         """The result of the work on this process, or its error, which is one of all ranks."""
         try:
             for name in self.operands if self.is_checked else ():
                 self._require_moved(name)
-            with contextlib.nullcontext() if cores is None else lent(cores):
+            with blas_on_all_cores() if self._order >= THREADED else contextlib.nullcontext():
                 return Answer(work(), self._warnings, None)
         except (WrongResultError, np.linalg.LinAlgError) as caught:
             return Answer(None, self._warnings, caught)
@@ -662,9 +663,9 @@ class Problem:
         return [int(self._grid.ranks.flat[0])] if self.is_alone else range(self._comm.Get_size())
 
     @property
-    def _takes_long(self) -> bool:
-        """Whether threads, and sleep of the other ranks, are worth while."""
-        return any(min(operand.shape) >= LONG for operand in self.operands.values())
+    def _order(self) -> int:
+        """The least extent of the largest operand: whether threads, and sleep of the other ranks, are worth while."""
+        return max(min(operand.shape) for operand in self.operands.values())
 
     def _gathered(self, name: str) -> DistributedArray:
         """An operand with all its elements on the process of the grid, as the user gave them. Collective."""

@@ -237,11 +237,15 @@ def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> No
 
 
 def is_good_layout(name: str, desc: Descriptor, library: str = "scalapack") -> bool:
-    """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow."""
-    small = max(desc.shape) <= MOST_BLOCK
+    """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow.
+
+    On one process there is no use for blocks, which may be irregular there.
+    """
     if library != "scalapack" and solver_rules.find_broken_rule(library, desc, name) is not None:
         return False
-    return _unfit(name, desc) is None and (small or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK)
+    if _unfit(name, desc) is not None:
+        return False
+    return desc.grid.size == 1 or max(desc.shape) <= MOST_BLOCK or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK
 
 
 def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descriptor:

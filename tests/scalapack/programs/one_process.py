@@ -99,39 +99,49 @@ def which_process() -> None:
         assert SIZE == 1 or "lapack" not in [phase.name for phase in phases]
 
 
+def arrays_in_irregular_blocks() -> None:
+    """More than 256 rows, as from_local(), zeros(), eye() and load() lay them out: on one process blocks are of no use."""
+    n = 260
+    whole = np.tri(n) / n + np.eye(n)
+    definite, sides = whole @ whole.T, np.ones((n, 2))
+    irregular = psr.Descriptor((n, n), (psr.Blocks([n - 9, 9], [0, 0]), None), LAST)
+    a, b = psr.from_local(definite, MPI.COMM_SELF), psr.from_local(sides, MPI.COMM_SELF)
+    c, d = put(definite, irregular), put(sides, slabs((n, 2)))
+    for name, call in {**CALLS, "lu": lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b), "matmul": linalg.matmul}.items():
+        for operands in ((a, b), (c, d)):
+            result = call(*operands)
+            assert name not in ("solve", "lu") or np.allclose(definite @ result.gather(None), sides), name
+    assert np.isclose(linalg.slogdet(psr.eye(n, MPI.COMM_SELF))[1], 0)
+
+
+def state_of_threads() -> dict[int, tuple[int, set[int]]]:
+    """Scheduler class and affinity of each thread of this process."""
+    return {task: (os.sched_getscheduler(task), os.sched_getaffinity(task)) for task in map(int, os.listdir("/proc/self/task"))}
+
+
 def threads() -> None:
-    """The process has a thread for each core of its node's ranks; those that BLAS starts leave cores to their owners."""
-    before = threadpool_info(), os.sched_getaffinity(0)
-    everyone = frozenset().union(*WORLD.allgather(os.sched_getaffinity(0)))
-    inside: list[tuple[int, set[int]]] = []
+    """The process has a thread for each core that it may use; none gets another scheduler class or affinity."""
+    before, usual = threadpool_info(), (os.sched_getscheduler(0), os.sched_getaffinity(0))
+    inside: list[int] = []
     original = systems.pxpotrf
 
     def looking(*arguments: Any) -> Any:
         of_scipy = [pool["num_threads"] for pool in threadpool_info() if "scipy.libs" in pool["filepath"]]
         numbers = of_scipy or [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
-        inside.append((min(numbers, default=len(everyone)), os.sched_getaffinity(0)))
+        inside.append(min(numbers, default=len(usual[1])))
+        assert {*map(repr, state_of_threads().values())} == {repr(usual)}
         return original(*arguments)
 
     n = 128  # for which one process is chosen on every machine
     large = put(np.eye(n), slabs((n, n)))
-    linalg.cholesky(large)
-    tasks = {int(task.name) for task in cores.TASKS.iterdir()}
-    with mock.patch.object(systems, "pxpotrf", looking), mock.patch.object(problem, "LONG", n):
+    with mock.patch.object(systems, "pxpotrf", looking), mock.patch.multiple(problem, LONG=n, THREADED=n):
         linalg.cholesky(large)
-    seen = [each for some in WORLD.allgather(inside) for each in some]
-    assert [number for number, _ in seen] == [len(everyone)], seen
-    assert all(affinity == before[1] for _, affinity in inside), inside
-    for task in {int(task.name) for task in cores.TASKS.iterdir()} - tasks:
-        assert os.sched_getscheduler(task) == os.SCHED_IDLE
-        assert os.sched_getaffinity(task) == (everyone - before[1] or everyone)
-    assert (threadpool_info(), os.sched_getaffinity(0)) == before
-    with pytest.raises(ZeroDivisionError), cores.lent(everyone):
+    assert [number for some in WORLD.allgather(inside) for number in some] == [len(usual[1])]
+    assert {*map(repr, state_of_threads().values())} == {repr(usual)}
+    assert threadpool_info() == before
+    with pytest.raises(ZeroDivisionError), cores.blas_on_all_cores():
         raise ZeroDivisionError
-    assert (threadpool_info(), os.sched_getaffinity(0)) == before
-    refused = mock.patch.object(os, "sched_setaffinity", side_effect=PermissionError)
-    with refused, mock.patch.object(cores, "_tasks", side_effect=[set(), {tasks.pop()}, set()]), cores.lent(everyone):
-        assert {pool["num_threads"] for pool in threadpool_info() if "scipy.libs" in pool["filepath"]} <= {len(before[1])}
-    assert (threadpool_info(), os.sched_getaffinity(0)) == before
+    assert threadpool_info() == before
 
 
 def errors() -> None:
@@ -192,6 +202,7 @@ def trials() -> None:
 def main() -> None:
     rounds_and_python_calls()
     which_process()
+    arrays_in_irregular_blocks()
     threads()
     errors()
     room()
