@@ -566,11 +566,16 @@ class Group:
     def _complete(self, operation: GatherScatter | Refusal, dozes: bool = False) -> None:
         """Wait for an operation without interrupts: all ranks take part in it, now or soon.
 
-        A second interrupt ends the wait. Then other ranks may lack what this one would have sent: the group is aborted.
+        A second interrupt ends the wait, and so does an error, as where a message has no room. Then other ranks may lack what
+        this one would have sent: the group is aborted.
         """
-        with progress.hold_interrupts(), self.aborting_if_forced():
+        with progress.hold_interrupts():
             doze = progress.Doze() if dozes else None
-            wait_until(operation.advance, self.check_peers, patience=math.inf, doze=doze)
+            try:
+                wait_until(operation.advance, self.check_peers, patience=math.inf, doze=doze)
+            except BaseException as caught:
+                self.abort(describe_error(caught))
+                raise
 
     @contextlib.contextmanager
     def aborting_if_forced(self) -> Iterator[None]:

@@ -203,6 +203,7 @@ CATCH_ALL = {
     "blacs.library._open": "closes files, and raises it again",
     "comm.guard.Guard.attempt": "the guard",
     "comm.group.Group.aborting_if_forced": "aborts the group, and raises it again",
+    "comm.group.Group._complete": "aborts the group, and raises it again",
     "comm.group.Group._agree": "after the vote is cast: the agreement goes on, and it is raised again",
     "comm.groups._Creation.make": "notes that MPI has failed, and raises it again",
     "comm.groups._Creation._tell_others": "in the thread of a call that was given up: nobody is there to hear of it",

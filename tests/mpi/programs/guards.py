@@ -26,6 +26,7 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.adapters import adapter as adapters
 from pyscalapack_redist.adapters.adapter import Adapter, Blueprint, View
+from pyscalapack_redist.comm import gather_scatter
 from pyscalapack_redist.comm import group as groups
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.groups import group_of
@@ -476,6 +477,29 @@ def while_another_computes() -> None:
     works()
 
 
+def without_room_for_a_message() -> None:
+    """On the first rank, after the vote: the group is of no use any more, and the other ranks hear of it at once."""
+    comm, reported = WORLD.Dup(), np.empty
+    a, b = (psr.Descriptor(SHAPE, 2, psr.ProcessGrid(sides, comm)) for sides in ((SIZE, 1), (1, SIZE)))
+    psr.redistribute(a, b)
+
+    def empty(*arguments: Any, **keywords: Any) -> Any:
+        if RANK == 0:
+            raise MemoryError("planted")
+        return reported(*arguments, **keywords)
+
+    start = time.monotonic()
+    with (
+        mock.patch.object(gather_scatter.np, "empty", empty),
+        pytest.raises(MemoryError if RANK == 0 else psr.CollectiveError, match="planted|rank 0 has aborted"),
+    ):
+        group_of(comm).combine(RANK)
+    assert time.monotonic() - start < limit(5)
+    with pytest.raises(psr.CollectiveError):
+        psr.redistribute(a, b)
+    works()
+
+
 ALL = {
     function.__name__: function
     for function in (
@@ -490,6 +514,7 @@ ALL = {
         while_others_are_late,
         in_the_middle,
         while_another_computes,
+        without_room_for_a_message,
     )
 }
 
