@@ -491,7 +491,7 @@ def without_room_for_a_message() -> None:
     start = time.monotonic()
     with (
         mock.patch.object(gather_scatter.np, "empty", empty),
-        pytest.raises(MemoryError if RANK == 0 else psr.CollectiveError, match="planted|rank 0 has aborted"),
+        pytest.raises(MemoryError if RANK == 0 else psr.CollectiveError, match=r"planted|rank 0 has aborted"),
     ):
         group_of(comm).combine(RANK)
     assert time.monotonic() - start < limit(5)
