@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..errors import FileError, LibraryError
 from ..layout.descriptor import Descriptor
-from .contents import FileArray, FilePart, named_errors
+from .contents import FileArray, FilePart, Region, named_errors
 from .slabs import ArrayFile, Slab, identity_of, on_all, on_first
 
 LONGEST_NAME = 244  # bytes: Open MPI 4.1 appends a suffix in a buffer of 256
@@ -107,6 +109,15 @@ class Hdf5(ArrayFile):
         with named_errors(self.name):
             return np.asarray(file[self._dataset][array.within(slab.own)], dtype)
 
+    def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
+        def allocate() -> None:
+            with named_errors(self.name), self._h5py.File(self.path, "r+") as file:
+                allocate_chunks(file[self._dataset], array.within(tuple([slice(0, n) for n in desc.shape])))
+
+        if self._parallel:
+            on_first(self.group, allocate)
+        super().write(array, desc, local, progress)
+
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         with named_errors(self.name):
             file[self._dataset][array.within(slab.own)] = part
@@ -164,6 +175,28 @@ def _can_hold(h5py: Any, file: Any, old: Any, array: FileArray, filtered: bool) 
         return False
     fits = all(m is None or n <= m for n, m in zip(array.shape, old.maxshape, strict=True))
     return bool(old.shape == array.shape or (old.chunks and fits))
+
+
+def allocate_chunks(dataset: Any, region: Region) -> None:
+    """Make the chunks of a region of a data set that do not exist, if others do; of none HDF5 makes all when ranks open it.
+
+    Ranks that write independently cannot: each would have another table of chunks, and all wait for ever in closing the file.
+    """
+    sizes, table, existing = dataset.chunks, dataset.id, set()
+    if sizes is None:
+        return
+    counts = [-(-n // size) for n, size in zip(dataset.shape, sizes, strict=True)]
+    if table.get_num_chunks() in (0, math.prod(counts)):
+        return
+    firsts = [range(part.start // n * n, part.stop, n) for part, n in zip(region, sizes, strict=True)]
+    if hasattr(table, "chunk_iter"):  # of HDF5 1.12.3 and later
+        table.chunk_iter(lambda chunk: existing.add(chunk.chunk_offset))
+    else:
+        existing = {k for k in itertools.product(*firsts) if table.get_chunk_info_by_coord(k).byte_offset is not None}
+    for first in itertools.product(*firsts):
+        if first not in existing:
+            element = tuple([slice(k, k + 1) for k in first])
+            dataset[element] = dataset[element]
 
 
 def has_type_of(h5py: Any, dataset: Any) -> bool:

@@ -480,6 +480,52 @@ def hdf5_data_sets(folder: Path) -> None:
     WORLD.Barrier()
 
 
+def chunks_that_do_not_exist(folder: Path) -> None:
+    """Ranks write into a data set of which some chunks do not exist, whole and in part. Other chunks are not made."""
+    import h5py
+
+    path, options = folder / "sparse.h5", {"chunks": (2, 5), "maxshape": (None, 8), "fillvalue": 7.0}
+    whole = psr.Descriptor((12, 8), 1, psr.ProcessGrid((SIZE, 1), WORLD))
+    window = psr.Descriptor((5, 2), 1, psr.ProcessGrid((SIZE, 1), WORLD))
+    for of_whole, rows in itertools.product((True, False), (0, 2, 12)):
+
+        def write(rows: int = rows) -> None:
+            with h5py.File(path, "w") as file:
+                data = file.create_dataset("data", (12, 8), "f8", **options)
+                data[:rows] = 1
+                if rows == 12:
+                    data.resize((8, 8))
+                    data.resize((12, 8))
+
+        on_first(write)
+        expected = np.full((12, 8), 7.0)
+        expected[: min(rows, 8)] = 1
+        if of_whole:
+            psr.save(whole, whole.from_function(lambda i, j: 10.0 * i + j), path)
+            expected[...] = np.fromfunction(lambda i, j: 10 * i + j, (12, 8))
+        else:
+            psr.save(window, window.from_function(lambda i, j: 10.0 * i + j), path, window=np.s_[5:10, 3:5])
+            expected[5:10, 3:5] = np.fromfunction(lambda i, j: 10 * i + j, (5, 2))
+        WORLD.Barrier()
+        with h5py.File(path, "r") as file:
+            assert np.array_equal(file["data"], expected)
+        WORLD.Barrier()
+    if RANK == 0:  # what is done where ranks write by themselves
+        with h5py.File(path, "w") as file:
+            data = file.create_dataset("data", (12, 8), "f8", **options)
+            for region, count in (
+                (np.s_[0:12, 0:8], 0),
+                (np.s_[4:7, 5:8], 3),
+                (np.s_[8:8, 0:1], 3),
+                (np.s_[0:12, 3:8], 12),
+            ):
+                hdf5.allocate_chunks(data, region)
+                assert data.id.get_num_chunks() == count
+                data[0, 0] = 7
+            assert np.array_equal(data, np.full((12, 8), 7))
+    WORLD.Barrier()
+
+
 def bits_in_zarr(folder: Path) -> None:
     """Chunks of -0.0, and of a NaN that is not the fill value's, are stored with these bits, and stay beside a window."""
     path, special = (
@@ -530,7 +576,9 @@ def progress(folder: Path) -> None:
         for call in ("save", "load"):
             own = [line for line in lines if line.startswith(f"{call} {path}: ")]
             assert (len(own) > 1) == (RANK == 0), lines
-            assert not own or re.search(r": 9600 of 9600 bytes \(100 %\); at most \d{8,} bytes of memory on this rank", own[-1])
+            assert not own or re.search(
+                r": 9600 of 9600 bytes \(100 %\); at most \d{8,} bytes of memory on this rank", own[-1]
+            )
             assert not any("memory" in line for line in own[:-1])
         terminal = io.StringIO()
         with (
@@ -569,6 +617,7 @@ def main() -> None:
     on_shared_disks(folder)
     if importlib.util.find_spec("h5py") is not None:
         hdf5_data_sets(folder)
+        chunks_that_do_not_exist(folder)
     if importlib.util.find_spec("zarr") is not None:
         bits_in_zarr(folder)
     with_distributed_arrays(folder)
