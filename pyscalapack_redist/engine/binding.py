@@ -231,6 +231,13 @@ def factors_key(alpha: Any, beta: Any) -> Key | None:
         return PLAIN
     if type(alpha) not in NUMBERS or type(beta) not in NUMBERS:
         return None
+    return _key(alpha, beta)
+
+
+def _key(alpha: Any, beta: Any) -> Key:
+    """The key of bindings with these factors, equal for all NaN, which are not equal to one another."""
+    if alpha != alpha or beta != beta:
+        return (repr(complex(alpha)), repr(complex(beta)))
     return PLAIN if (alpha, beta) == (1, 0) else (alpha, beta)
 
 
@@ -240,7 +247,7 @@ def key_of(operands: Operands) -> Key:
     are_equal = len(operands.factors) == 1 or all(factors[:2] == (alpha, beta) for factors in operands.factors)
     if not are_equal:
         return operands.factors
-    return PLAIN if (alpha, beta) == (1, 0) else (alpha, beta)
+    return _key(alpha, beta)
 
 
 def factors_of(factors: Factors, move: Move) -> Factors:

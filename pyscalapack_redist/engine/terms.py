@@ -75,7 +75,7 @@ class Terms:
         ArrayError
             The factors differ.
         """
-        if factors != self.factors:
+        if factors != self.factors and repr(factors) != repr(self.factors):  # NaN is no other factor than before
             raise ArrayError(
                 f"{factors}: the first call of this plan, made with agree='first', has bound {self.factors}; make another "
                 "plan for other factors with redistribute"

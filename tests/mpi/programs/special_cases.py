@@ -95,6 +95,11 @@ def factors_that_are_remembered() -> None:
         plan(local, out, alpha=np.float64(k), beta=np.array(2.0))
         assert np.array_equal(out, b.from_function(lambda i, j, k=k: (k + 2) * value(i, j)))
     assert sum(map(len, plan.inside.bindings.values())) <= 8
+    for agree in ("always", "first"):
+        plan = psr.redistribute(a, b, dtype=float, agree=agree)
+        for _ in range(3):  # NaN, which is not equal to itself
+            assert np.isnan(plan(local, alpha=float("nan"))).all()
+        assert sum("nan" in repr(key) for key in plan.inside.bindings) == 1
 
 
 def factors_of_kinds_that_numpy_has() -> None:
