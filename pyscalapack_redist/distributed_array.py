@@ -38,7 +38,7 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
-from .reductions import Axis, diagonal, extremum, mean, reduced, trace
+from .reductions import Axis, diagonal, extremum, mean, reduced, trace, variance
 from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
 
@@ -226,13 +226,11 @@ class DistributedArray(Distributed):
         return mean(self, axis, keepdims)
 
     def var(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-        """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`; two votes.
+        """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`.
 
         The sum of squares is divided by the number of elements less `ddof`.
         """
-        result = (abs(self - self.mean(axis, keepdims=True)) ** 2).mean(axis, keepdims=keepdims)
-        count = self.size / max(1, np.size(result))
-        return result if ddof == 0 else result * float(np.divide(count, max(0, count - ddof)))
+        return variance(self, axis, ddof, keepdims)
 
     def std(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
         """The standard deviation, the square root of `var`. Collective, as `var`."""

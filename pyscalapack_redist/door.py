@@ -170,11 +170,11 @@ def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
     return Descriptor(sizes, BALANCED, grid)
 
 
-def move(array: Distributed, layout: Descriptor | Tiles) -> Distributed:
-    """An array in another layout on its communicator. Collective over it; all ranks learn the dtype."""
+def move(array: Distributed, layout: Descriptor | Tiles, error: BaseException | None = None) -> Distributed:
+    """An array in another layout on its communicator. Collective over it; all ranks learn the dtype, or of an earlier error."""
     comm = communicator_of(array.desc)
     with Guard() as guard:
-        agreed = agreed_plan(guard, array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY)
+        agreed = agreed_plan(guard, array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY, error)
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
 
 

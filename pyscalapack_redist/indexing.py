@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from numbers import Number
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .comm.group import Group, first_known
 from .comm.guard import Guard
-from .comm.meeting import layout_statement
-from .comm.vote import Statement, Vote, digest
+from .comm.meeting import agreed_dtype, meet, meet_and_combine
 from .door import in_slabs, move
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
@@ -27,7 +27,6 @@ from .layout.distributed import Distributed, own_arrays, whole_layout
 from .layout.dtypes import is_complex
 from .layout.grid import ProcessGrid
 
-D = TypeVar("D", bound=Distributed)
 Ints = NDArray[np.int64]
 
 
@@ -59,21 +58,23 @@ def is_of_view(key: object) -> bool:
     return all(part is Ellipsis or (isinstance(part, slice) and _step(part) == 1) for part in parts)
 
 
-def picked(array: D, key: object) -> Any:
+def picked(array: Distributed, key: object) -> Any:
     """The element that an index chooses, on all ranks, or the elements, in balanced blocks on the array's grid. Collective."""
     with Guard() as guard:
         group = _group_of(array)
         picks = guard.attempt(lambda: read_index(array.shape, key))
-        if picks is not None and all(pick.is_dropped for pick in picks):
+        call = f"an index {_in_words(picks)}"
+        if picks and all(pick.is_dropped for pick in picks):
             value = guard.attempt(lambda: _own_element(array, picks))
-            return _agree(group, guard, "an index", array, picks, value, first_known)
-        _agree(group, guard, "an index", array, picks)
-        assert picks is not None
+            return meet_and_combine(group, call, value, first_known, guard.take_interrupts(), array=array)
+        if not isinstance(array.desc, Descriptor):
+            meet(group, call, (), guard.take_interrupts(), guard.deliver_interrupts, array)
         in_blocks = in_slabs(array)
-        desc = _layout_of(in_blocks.desc, picks)
-        piece = guard.attempt(lambda: _own_piece(in_blocks, desc, picks))
-        chosen = type(array)._from_result(desc, piece, in_blocks.dtype)
-        return move(chosen, _balanced(in_blocks.desc, desc.shape, picks))
+        chosen = guard.attempt(lambda: _chosen(in_blocks, picks or []))
+        meet(group, call, (), guard.take_interrupts(), guard.deliver_interrupts, array)
+        assert picks is not None
+        assert chosen is not None
+        return move(chosen, _balanced(in_blocks.desc, chosen.shape, picks))
 
 
 def assign(array: Distributed, key: object, value: Any) -> None:
@@ -84,13 +85,7 @@ def assign(array: Distributed, key: object, value: Any) -> None:
     if not isinstance(value, Distributed):
         picks = read_index(array.shape, key)
         shape = tuple([pick.number for pick in picks if not pick.is_dropped])
-        values = np.asarray(value)
-        if values.dtype.hasobject:
-            raise ArrayError(
-                f"value = {shown(value)}: each rank writes its own elements, so all give the same number or NumPy array; "
-                "psr.distribute(array, desc) makes a distributed array of one that a single rank has"
-            )
-        _check_real(array, values.dtype)
+        values = _converted(array, value)
         try:
             values = np.broadcast_to(values, shape)
         except ValueError:
@@ -113,16 +108,27 @@ def assign(array: Distributed, key: object, value: Any) -> None:
             raise ArrayError(
                 f"{array.desc!r} takes numbers and NumPy arrays only: redistribute the array to a Descriptor first"
             )
+        for part in own_parts(array, picks):
+            if not part.elements.flags.writeable and all(each.size for each in part.inside):
+                raise ArrayError(f"{array!r} is read-only on this rank: assign to a copy(), or make its memory writable")
         return picks
+
+    def source_of(dtype: np.dtype[Any] | None) -> Distributed:
+        """The value in slabs, of the dtype of the array; a copy where elements may be written that are still read."""
+        is_kept = source.desc.parent is None and not _share_memory(array, source)
+        if dtype is None or (is_kept and (source.dtype is None or source.dtype == dtype)):
+            return source
+        return source.astype(dtype)
 
     with Guard() as guard:
         group = _group_of(array)
-        checked = guard.attempt(check)
-        _agree(group, guard, "an assignment", array, checked)
-        picks, source = checked or [], in_slabs(value)
-        if source.desc.parent is not None or _share_memory(array, source):  # elements may be written that are still read
-            source = source.copy()
-        local = move(source, _layout_of(array.desc, picks)).local
+        picks = guard.attempt(check) or []
+        call = f"an assignment to {_in_words(picks)}"
+        dtype = agreed_dtype(group, call, array, guard.take_interrupts())
+        source = in_slabs(value)
+        converted = guard.attempt(lambda: source_of(dtype))
+        error = guard.take_interrupts()
+        local = move(source if converted is None else converted, _layout_of(array.desc, picks), error).local
         if local is not None and local.size:
             _write(array, picks, lambda chosen: local)
 
@@ -136,12 +142,31 @@ def _assign_where(array: Distributed, mask: Distributed, value: Any) -> None:
         )
     if np.ndim(value) or isinstance(value, Distributed):
         raise ArrayError(f"value = {shown(value)} must be a number; np.where(mask, values, a) takes arrays")
-    _check_real(array, np.asarray(value).dtype)
+    if mask.dtype is not None and mask.dtype != bool:
+        raise ArrayError(f"a mask of dtype {mask.dtype} must be of bool, as a > 0 is")
+    number = _converted(array, value)
     for elements, chosen in zip(own_arrays(array), own_arrays(mask), strict=True):
         if elements is not None and chosen is not None:
-            if chosen.dtype != bool:
-                raise ArrayError(f"a mask of dtype {chosen.dtype} must be of bool, as a > 0 is")
-            elements[chosen] = value
+            elements[chosen] = number
+
+
+def _converted(array: Distributed, value: Any) -> NDArray[Any]:
+    """A number or NumPy array that all ranks have, in the dtype of a distributed array, if this rank knows that.
+
+    So what NumPy does not convert is an error before anything is written, on all ranks alike.
+    """
+    values = np.asarray(value)
+    if values.dtype.hasobject and not isinstance(value, Number):
+        raise ArrayError(
+            f"value = {shown(value)}: each rank writes its own elements, so all give the same number or NumPy array; "
+            "psr.distribute(array, desc) makes a distributed array of one that a single rank has"
+        )
+    _check_real(array, values.dtype)
+    if array.dtype is None or values.dtype == array.dtype:
+        return values
+    converted = np.empty(values.shape, array.dtype)
+    converted[...] = value
+    return converted
 
 
 def _check_real(array: Distributed, dtype: np.dtype[Any] | None) -> None:
@@ -201,33 +226,9 @@ def _group_of(array: Distributed) -> Group:
     return group_of_all(array.desc)
 
 
-def _agree(
-    group: Group,
-    guard: Guard,
-    call: str,
-    array: Distributed,
-    picks: list[Pick] | None,
-    value: Any = None,
-    reduce: Callable[[list[Any]], Any] | None = None,
-) -> Any:
-    """All ranks choose the same of an array in one layout; the value that `reduce` makes of theirs."""
-    error = guard.take_interrupts()
-    number = digest((call, reduce is not None, None if picks is None else [tuple(map(int, pick)) for pick in picks]))
-    vote = Vote(failed=group.failure_code(error), call=digest((number, array.desc.layout_digest)))
-
-    def statements() -> list[Statement]:
-        return [
-            Statement(call, number, _in_words(picks or [])),
-            layout_statement(array.desc),
-        ]
-
-    if reduce is not None:
-        return group.agree_and_combine(vote, error, statements, value, reduce)
-    return group.agree(vote, error, statements, lambda outcome: True, guard.deliver_interrupts)
-
-
-def _in_words(picks: Sequence[Pick]) -> str:
-    parts = [str(p.start) if p.is_dropped else f"{p.start}:{p.start + p.step * p.number}:{p.step}" for p in picks]
+def _in_words(picks: Sequence[Pick] | None) -> str:
+    """What is chosen, equal for equal picks; [] if that is not known."""
+    parts = [str(p.start) if p.is_dropped else f"{p.start}:{p.start + p.step * p.number}:{p.step}" for p in picks or ()]
     return f"[{', '.join(parts)}]"
 
 
@@ -279,12 +280,13 @@ def _layout_of(desc: Descriptor, picks: Sequence[Pick]) -> Descriptor:
     return Descriptor([picks[k].number for k in kept], blocks, grid, axes=axes)
 
 
-def _own_piece(array: Distributed, desc: Descriptor, picks: Sequence[Pick]) -> NDArray[Any] | None:
-    """A copy of what is chosen of this rank's elements, if any."""
-    if desc.coords is None or array.own is None:
-        return None
-    (part,) = own_parts(array, picks)
-    return part.elements[np.ix_(*part.inside)].reshape(desc.local_shape)
+def _chosen(array: Distributed, picks: Sequence[Pick]) -> Distributed:
+    """A copy of what is chosen, each element on the processes that have it. Not collective."""
+    desc, piece = _layout_of(array.desc, picks), None
+    if desc.coords is not None and array.own is not None:
+        (part,) = own_parts(array, picks)
+        piece = part.elements[np.ix_(*part.inside)].reshape(desc.local_shape)
+    return type(array)._from_result(desc, piece, array.dtype)
 
 
 def _balanced(desc: Descriptor, shape: Sequence[int], picks: Sequence[Pick]) -> Descriptor:

@@ -21,6 +21,7 @@ from .comm.meeting import meet_and_combine
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.distributed import Distributed, own_arrays, own_indices
+from .layout.dtypes import is_complex
 
 Axis = int | Sequence[int] | None
 T = TypeVar("T")
@@ -77,14 +78,10 @@ def reduced(
 def mean(array: Distributed, axis: Axis, keepdims: bool) -> Any:
     """The mean; sums are in double precision. Collective over the communicator of the array."""
 
-    def wide(kind: np.dtype[Any]) -> np.dtype[Any]:
-        return np.result_type(kind, np.float64 if kind.kind in "biuf" else np.complex128)
-
     def divided(total: Any, kind: np.dtype[Any]) -> Any:
-        result = total / (math.prod(array.shape) // max(1, np.size(total)))
-        return result.astype(kind) if kind.kind in "fc" else result
+        return _narrowed(total / (math.prod(array.shape) // max(1, np.size(total))), kind)
 
-    return _reduced(array, np.add, "mean", axis, keepdims, wide, divided)
+    return _reduced(array, np.add, "mean", axis, keepdims, wide_dtype, divided)
 
 
 def _reduced(
@@ -106,25 +103,93 @@ def _reduced(
         parts = []
         for block in own_blocks(array):
             value = function.reduce(block.elements, axis=dims, dtype=dtype_for(block.elements.dtype))
-            parts.append((_without(block.indices, dims), value))
+            parts.append((_without(block.indices, dims), (value,)))
         return OfRank(array.dtype, parts)
 
     def together(ranks: list[OfRank]) -> Any:
-        dims = _dimensions(array, axis)
-        own_kind = _dtype_of(ranks)
-        parts = [part for each in ranks for part in each.parts]
-        shape = _without(array.shape, dims)
+        shape, own_kind = _without(array.shape, _dimensions(array, axis)), _dtype_of(ranks)
         kind = function.reduce(np.ones(1, own_kind), dtype=dtype_for(own_kind)).dtype
-        identity = function.identity
-        result = np.full(shape, 0 if identity is None else identity, kind)
-        seen = np.full(shape, identity is not None)
-        for kept, value in parts:
-            where = np.ix_(*kept)
-            result[where] = np.where(seen[where], function(result[where], value), value)
-            seen[where] = True
-        return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
+        start = np.full(shape, 0 if function.identity is None else function.identity, kind)
+        (result,) = _merged(ranks, [start], lambda old, new: [function(old[0], new[0])])
+        return result[()], own_kind
 
-    return _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims, wanted()))
+    result, kind = _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims, wanted()))
+    return _with_dimensions(finish(result, kind), _dimensions(array, axis), keepdims)
+
+
+def variance(array: Distributed, axis: Axis, ddof: float, keepdims: bool) -> Any:
+    """The sum of squares of distances from the mean, divided by the number of elements less `ddof`. Collective.
+
+    Each rank takes the distances from the mean of its own elements. Counts, means and sums of squares of two sets give those of
+    both (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979). As these
+    means are rounded, the mean of the distances is kept as well, the rest.
+    """
+
+    def of_rank() -> OfRank:
+        dims = _dimensions(array, axis)
+        parts = []
+        for indices, elements in own_blocks(array):
+            count = math.prod(elements.shape[k] for k in dims)
+            means = np.add.reduce(elements, axis=dims, dtype=wide_dtype(elements.dtype), keepdims=True) / count
+            distances = elements - means
+            rest = np.add.reduce(distances, axis=dims) / count
+            squares = np.add.reduce(_product(distances, distances), axis=dims)
+            parts.append((_without(indices, dims), (np.full_like(squares, count), means.squeeze(dims), rest, squares)))
+        return OfRank(array.dtype, parts)
+
+    def both(old: list[NDArray[Any]], new: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        (first, means, rest, squares), (second, *_) = old, new
+        count, distances = first + second, (new[1] - means) + (new[2] - rest)
+        between = _product(distances * (first / count), distances * second)
+        return [count, means, rest + distances * (second / count), squares + new[3] + between]
+
+    def together(ranks: list[OfRank]) -> Any:
+        shape, kind = _without(array.shape, _dimensions(array, axis)), _dtype_of(ranks)
+        means = np.zeros(shape, wide_dtype(kind))
+        return _merged(ranks, [means.real.copy(), means, means.copy(), means.real.copy()], both)[3][()], kind
+
+    def words() -> str:
+        return _words(array, axis, keepdims, f", ddof={float(ddof)!r}")
+
+    squares, kind = _combined(array, "var", of_rank, together, words)
+    count = math.prod(array.shape) // max(1, np.size(squares))
+    result = _narrowed(squares / max(0, count - ddof), kind)
+    return _with_dimensions(result, _dimensions(array, axis), keepdims)
+
+
+def _product(first: NDArray[Any], second: NDArray[Any]) -> Any:
+    """The real part of the products of numbers and the conjugates of others."""
+    return first.real * second.real + first.imag * second.imag if first.dtype.kind == "c" else first * second
+
+
+def wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which elements are summed for a mean: double precision at least."""
+    return np.result_type(dtype, np.complex128 if is_complex(dtype) else np.float64)
+
+
+def _narrowed(result: Any, kind: np.dtype[Any]) -> Any:
+    """A mean, of real numbers or not, in the precision of the elements; of integers in double precision."""
+    if np.can_cast(kind, np.int64) or kind.kind == "u":
+        return result
+    return result.astype((np.zeros(0, kind).real if np.isrealobj(result) else np.zeros(0, kind)).dtype.newbyteorder("="))
+
+
+def _merged(
+    ranks: Sequence[OfRank], arrays: list[NDArray[Any]], merge: Callable[[list[Any], list[Any]], Sequence[Any]]
+) -> list[NDArray[Any]]:
+    """Arrays filled with the values of all blocks, in the order of ranks; `merge` makes one value of two."""
+    seen = np.zeros(arrays[0].shape, bool)
+    for kept, values in (part for each in ranks for part in each.parts):
+        where = np.ix_(*kept)
+        again, new = np.asarray(seen[where]), [np.array(value) for value in values]
+        if again.any():
+            old = [np.asarray(array[where])[again] for array in arrays]
+            for value, merged in zip(new, merge(old, [value[again] for value in new]), strict=True):
+                value[again] = merged
+        for array, value in zip(arrays, new, strict=True):
+            array[where] = value
+        seen[where] = True
+    return arrays
 
 
 def extremum(
@@ -160,20 +225,19 @@ def extremum(
                 parts.append((_without(indices, dims), tuple(each.squeeze(dims[0]) for each in found)))
         return OfRank(array.dtype, parts)
 
+    def better_of(old: list[NDArray[Any]], new: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        (old_values, old_places), (values, places) = old, new
+        is_nan, was_nan = values != values, old_values != old_values
+        is_equal = (values == old_values) | (is_nan & was_nan)
+        with np.errstate(invalid="ignore"):  # of complex numbers NumPy compares NaN
+            is_better = np.where(is_equal, places < old_places, ~was_nan & (is_nan | better(values, old_values)))
+        return [np.where(is_better, *each) for each in ((values, old_values), (places, old_places))]
+
     def together(ranks: list[OfRank]) -> Any:
         dims = _dimensions(array, axis)
         shape = _without(array.shape, dims)
-        best, first, seen = np.zeros(shape, _dtype_of(ranks)), np.zeros(shape, np.intp), np.zeros(shape, bool)
-        for kept, (values, places) in (part for each in ranks for part in each.parts):
-            where = np.ix_(*kept)
-            old, old_places = best[where], first[where]
-            is_nan, was_nan = values != values, old != old
-            is_equal = (values == old) | (is_nan & was_nan)
-            is_better = np.where(is_equal, places < old_places, ~was_nan & (is_nan | better(values, old)))
-            is_better |= ~seen[where]
-            best[where], first[where] = np.where(is_better, values, old), np.where(is_better, places, old_places)
-            seen[where] = True
-        result = _with_dimensions(first[()], dims, keepdims)
+        start = [np.zeros(shape, _dtype_of(ranks)), np.zeros(shape, np.intp)]
+        result = _with_dimensions(_merged(ranks, start, better_of)[1][()], dims, keepdims)
         return result if np.ndim(result) else int(result)
 
     return _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims))
@@ -210,9 +274,10 @@ def diagonal(array: Distributed, offset: int = 0) -> Any:
         result = np.zeros(max(0, min(m + min(offset, 0), n - max(offset, 0))), _dtype_of(ranks))
         for (places,), values in (part for each in ranks for part in each.parts):
             result[places] = values
-        return result
+        return result, result.dtype
 
-    return _combined(array, "diagonal", of_rank, together, lambda: f"(offset={operator.index(offset)})")
+    result, kind = _combined(array, "diagonal", of_rank, together, lambda: f"(offset={operator.index(offset)})")
+    return result.astype(kind, copy=False)  # pickled arrays are of the machine's byte order
 
 
 def _own_diagonal(block: Block, offset: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -235,7 +300,7 @@ def _combined(
         group = group_of_all(array.desc)
         value, words = guard.attempt(of_rank), guard.attempt(arguments)
         call, error = f"{name}{words or ''}", guard.take_interrupts()
-        return meet_and_combine(group, call, value, together, error, layout=array.desc)
+        return meet_and_combine(group, call, value, together, error, array=array)
 
 
 def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> str:

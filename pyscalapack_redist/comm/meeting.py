@@ -10,17 +10,25 @@ import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .group import Group
+from .group import Group, first_known
 from .guard import Guard
 from .vote import Statement, Vote, digest
 
 
-class Laid(Protocol):
-    """A layout."""
+class Shared(Protocol):
+    """An array of which each rank has a part."""
 
     @property
-    def layout_digest(self) -> int:
-        """A hash, equal on all ranks."""
+    def desc(self) -> Any:
+        """Its layout, with a digest."""
+
+    @property
+    def dtype(self) -> Any:
+        """Its dtype; None on a rank that does not know it."""
+
+    @property
+    def _dtype_digest(self) -> int | None:
+        """A number equal on all ranks that have the same dtype; None on a rank that does not know it."""
 
 
 def meet(
@@ -29,6 +37,7 @@ def meet(
     arguments: tuple[object, ...] = (),
     error: BaseException | None = None,
     deliver_interrupts: Callable[[], None] | None = None,
+    array: Shared | None = None,
 ) -> None:
     """Wait until all ranks make a call. Collective over the group.
 
@@ -46,25 +55,43 @@ def meet(
         An error of this rank in the arguments.
     deliver_interrupts : callable, optional
         Handles interrupts that the caller holds back.
+    array : Shared, optional
+        The array that is meant: of one layout and one dtype on all ranks.
 
     Raises
     ------
     BaseException
         `error` itself on the rank that has it.
     CollectiveError
-        On the other ranks; on all ranks if they make different calls.
+        On the other ranks; on all ranks if they make different calls, or mean different arrays.
     WaitTimeoutError
         Other ranks did not come within the limit.
     """
     number, words = digest((call, arguments)), f"{call}({', '.join(map(repr, arguments))})"
-    vote = Vote(failed=group.failure_code(error), call=number)
-    group.agree(
-        vote,
-        error,
-        lambda: [Statement("the call", number, words)],
-        lambda outcome: deliver_interrupts is not None,
-        deliver_interrupts,
-    )
+    vote, statements = _vote(group, number, words if arguments else call, error, array)
+    group.agree(vote, error, statements, lambda outcome: deliver_interrupts is not None, deliver_interrupts)
+
+
+def _vote(
+    group: Group, number: int, words: str, error: BaseException | None, array: Shared | None
+) -> tuple[Vote, Callable[[], list[Statement]]]:
+    """The vote on a call and on the array that it means, and the statements behind it."""
+    failed, call = group.failure_code(error), Statement("the call", number, words)
+    if array is None:
+        return Vote(failed=failed, call=number), lambda: [call]
+    layout, dtype = array.desc.layout_digest, array._dtype_digest
+    return Vote(failed=failed, call=digest((number, layout)), dtype=dtype, pending=dtype is None), lambda: [
+        call,
+        Statement("the array's layout", layout, repr(array.desc)),
+        Statement("the array's dtype", dtype, str(array.dtype)),
+    ]
+
+
+def agreed_dtype(group: Group, call: str, array: Shared, error: BaseException | None = None) -> Any:
+    """As `meet`, and the dtype of the array, which ranks tell those that do not know it; None if no rank does. Collective."""
+    vote, statements = _vote(group, _number_of(call), call, error, array)
+    outcome = group.agree(vote, error, statements, lambda outcome: bool(outcome.pending))
+    return group.combine(array.dtype, first_known) if outcome.pending else array.dtype
 
 
 @functools.lru_cache(maxsize=256)
@@ -79,7 +106,7 @@ def meet_and_combine(
     reduce: Callable[[list[Any]], Any] | None = None,
     error: BaseException | None = None,
     dozes: bool = False,
-    layout: Laid | None = None,
+    array: Shared | None = None,
 ) -> Any:
     """As `Group.combine`, after a vote: if a rank is at another one, all ranks raise. Collective over the group.
 
@@ -93,26 +120,16 @@ def meet_and_combine(
         What is combined, for the error text.
     value, reduce, error, dozes
         As for `Group.combine`.
-    layout : layout, optional
-        Of an array that is meant: equal on all ranks.
+    array : Shared, optional
+        The array that is meant: of one layout and one dtype on all ranks.
 
     Raises
     ------
     BaseException
         `error` itself on the rank that has it.
     CollectiveError
-        On the other ranks; on all ranks if they make different calls.
+        On the other ranks; on all ranks if they make different calls, or mean different arrays.
     """
-    number, error = _number_of(call), Guard(error).take_interrupts()
-    identity = number if layout is None else digest((number, layout.layout_digest))
-    vote = Vote(failed=group.failure_code(error), call=identity)
-
-    def statements() -> list[Statement]:
-        return [Statement("the call", number, call), *([] if layout is None else [layout_statement(layout)])]
-
+    error = Guard(error).take_interrupts()
+    vote, statements = _vote(group, _number_of(call), call, error, array)
     return group.agree_and_combine(vote, error, statements, value, reduce, dozes=dozes)
-
-
-def layout_statement(layout: Laid) -> Statement:
-    """That the ranks mean an array in this layout."""
-    return Statement("the array's layout", layout.layout_digest, repr(layout))

@@ -23,7 +23,7 @@ from ..tracebacks import brief_methods
 from .arrays import host_array
 from .descriptor import Descriptor, fit_local_array
 from .dimensions import local_part
-from .dtypes import is_complex
+from .dtypes import dtype_digest, is_complex
 from .tiles import LAYOUTS, Layout
 
 R = TypeVar("R")
@@ -169,6 +169,11 @@ class Distributed:
         """Dtype of the elements; None on a rank without a local array."""
         arrays = self._local if isinstance(self._local, list | tuple) else [self._local]
         return next((array.dtype for array in arrays if array is not None), self._dtype)
+
+    @property
+    def _dtype_digest(self) -> int | None:
+        """A number equal on all ranks that have the same dtype; None on a rank that does not know it."""
+        return None if self.dtype is None else dtype_digest(self.dtype)
 
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's

@@ -32,6 +32,9 @@ def made() -> None:
         whole = np.full((4, 5), value, dtype)
         assert array.dtype == whole.dtype
         assert np.array_equal(array.gather(None), whole)  # type: ignore[arg-type]
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        with pytest.raises(OverflowError, match="out of bounds for uint8"):
+            psr.full((4, 5), -1, WORLD, dtype="u1")
     desc = psr.Descriptor((6, 6), 2, psr.ProcessGrid((1, SIZE), WORLD))
     some = psr.DistributedArray.from_function(desc, lambda i, j: i * 10.0 + j)
     for like in (desc, some, some[1:5], some.T):

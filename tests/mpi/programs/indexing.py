@@ -159,6 +159,33 @@ def refused() -> None:
     ):
         with pytest.raises(psr.ArrayError, match=words):
             x[mask] = value
+    small, mask = x.astype("u1"), x >= 0
+    overflow = OverflowError if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else ()
+    for key in (..., 0, (2, 3), mask, x < 0):
+        for number in (300, -1) if overflow else ():
+            with pytest.raises(overflow, match="out of bounds for uint8"):
+                small[key] = number
+        with pytest.raises(ValueError, match="NaN"):
+            small[key] = np.nan
+    if overflow:
+        with pytest.raises(overflow):
+            small[:] = [1, 2, 3, 4, 5, 6, 300]
+    x[0] = 2**70
+    assert x[0, 0] == 2.0**70
+    x[0] = range(7)
+    for last in (False, True):  # on one rank, and on no other
+        y, z = x.copy(), x.copy()
+        if (SIZE - 1 if last else 0) == RANK:
+            y.local.flags.writeable = False
+            if z.local.size:
+                z.local[0, 0] = np.nan
+        if WORLD.allreduce(y.local.size if not y.local.flags.writeable else 0):
+            with pytest.raises(both, match="is read-only on this rank"):
+                y[...] = x * 2
+            with np.errstate(all="raise"), pytest.raises((FloatingPointError, psr.CollectiveError), match="invalid value"):
+                small[...] = z
+        assert np.array_equal(y.gather(None), x.gather(None))  # type: ignore[arg-type]
+    assert np.array_equal(small.gather(None), x.gather(None))  # type: ignore[arg-type]
     for i, j in ((0, 0), (8, 6), (-1, 3)):
         assert x[i, j] == range(9)[i] + range(7)[j]
     assert x.sum() == 63 * 4 + 63 * 3

@@ -14,7 +14,6 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.layout.distributed import own_arrays
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -271,10 +270,10 @@ def stored_otherwise() -> None:
             assert np.array_equal(found.gather(None), expected)
         assert type((x + x).local) is type(x.desc.zeros())
         part = x.real
-        for own in own_arrays(part):
+        for own in part.desc.views(part.local):
             own += 1
         assert x.sum() == whole.sum() + 24
-        for own in own_arrays(part):
+        for own in part.desc.views(part.local):
             own -= 1
         for y in arrays:
             changed, out, like = x.copy(), y.copy(), (y.desc, y.local)
@@ -314,6 +313,82 @@ def of_few_ranks() -> None:
     same(nothing.sum(0), np.zeros(4, "f4"), "sum of nothing")
 
 
+def dtypes_that_differ() -> None:
+    """Local arrays of other dtypes than other ranks' are an error on all ranks; a rank may not know the dtype."""
+    desc = psr.Descriptor((9, 7), 2, psr.ProcessGrid((SIZE, 1), WORLD))
+    whole = np.add.outer(np.arange(9) * 1e6, np.arange(7) / 3)
+    x = psr.distribute(whole if RANK == 0 else None, desc)
+    mixed = psr.DistributedArray(desc, x.local.astype("f4")) if RANK == SIZE - 1 else x
+    calls: list[Any] = [
+        *map(operator.methodcaller, ("sum", "mean", "var", "std", "min", "max", "any", "all", "argmin", "argmax")),
+        *map(operator.methodcaller, ("trace", "diagonal", "gather")),
+        *(operator.methodcaller("sum", axis=0), operator.methodcaller("max", axis=1), operator.methodcaller("min", axis=0)),
+        *(operator.itemgetter((8, 6)), operator.itemgetter(0), operator.itemgetter(np.s_[::2])),
+        *(lambda a: a.__setitem__(0, x[1]), lambda a: x.copy().__setitem__(0, a[1]), lambda a: a.redistribute(block=1)),
+        *(np.linalg.norm, lambda a: a @ x.T, lambda a: psr.redistribute(a, like=(desc, x.local))),
+    ]  # fmt: skip
+    for call in calls if SIZE > 1 else []:
+        with pytest.raises((psr.ArrayError, psr.CollectiveError), match=r"float(32|64).*float(64|32)"):
+            call(mixed)
+        assert np.array_equal(x.gather(None), whole)  # type: ignore[arg-type]
+    swapped = psr.DistributedArray(desc, x.local.astype(">f8"))
+    for result in (swapped.mean(0), swapped.diagonal(), swapped.max(0), swapped.var(1), swapped.mean()):
+        assert len(set(WORLD.allgather(result.dtype.str))) == 1
+    assert swapped.diagonal().dtype == np.diagonal(whole.astype(">f8")).dtype
+    outside = psr.DistributedArray(
+        psr.Descriptor((3, 3), 3, psr.ProcessGrid((1, 1), WORLD)), np.eye(3) if RANK == 0 else None
+    )
+    for wrong in (lambda: outside ^ 2.5, lambda: np.round(outside, 0.5), lambda: 1j // outside):  # type: ignore[call-overload]
+        with pytest.raises(TypeError):
+            wrong()
+    assert (outside / 2).sum() == 1.5
+
+
+def variances() -> None:
+    """In one vote, and as exact as NumPy's where the mean is much larger; of infinities as NumPy's."""
+    desc = psr.Descriptor((200, 3), 3, psr.ProcessGrid((SIZE, 1), WORLD))
+    noise = np.random.default_rng(3).standard_normal((200, 3))
+    for dtype, precision in (("f8", 1e-15), ("D", 1e-15), ("f4", 1e-7), ("g", 4 * np.finfo("g").eps)):
+        whole = (noise + (1e8 if dtype != "f4" else 100)).astype(dtype)
+        x = psr.distribute(whole if RANK == 0 else None, desc)
+        for call in (operator.methodcaller("var", 0), operator.methodcaller("var", ddof=1), operator.methodcaller("std")):
+            result, expected = call(x), call(whole.astype("G" if dtype == "D" else "g"))
+            assert result.dtype == whole.real.dtype
+            assert (abs(result - expected) <= precision * 8 * expected).all(), (dtype, result, expected)
+    for special in (np.inf, np.nan, 1e300):
+        whole = noise.copy()
+        whole[100, 1] = special
+        x = psr.distribute(whole if RANK == 0 else None, desc)
+        with np.errstate(all="ignore"):
+            same(x.var(0), whole.var(0), f"variance with {special}")
+    same(psr.zeros((3, 0), WORLD).var(0), np.zeros(0), "variance of nothing")
+    x.own[x.own == 1e300] = np.inf
+    is_here = np.isinf(x.own).any()
+    with np.errstate(all="raise"):
+        with pytest.raises(FloatingPointError if is_here else psr.CollectiveError, match="invalid value"):
+            x.var()
+        assert psr.ones(desc).mean() == 1
+    line = psr.Descriptor((3,), 1, psr.ProcessGrid((SIZE,), WORLD))
+    z = psr.distribute(np.array([3, np.nan + 1j, 2j]) if RANK == 0 else None, line)
+    with np.errstate(all="raise"):
+        assert z.argmin() == z.argmax() == 1
+
+
+def of_foreign_types() -> None:
+    """Means of floating-point numbers are in their precision, and those of integers in double precision."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    desc = psr.Descriptor((6, 4), 1, psr.ProcessGrid((SIZE, 1), WORLD))
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"):
+        x = psr.DistributedArray.from_function(desc, lambda i, j: i % 3 + j % 2).astype(getattr(ml_dtypes, name))
+        whole = np.fromfunction(lambda i, j: i % 3 + j % 2, (6, 4))
+        dtype = np.dtype(float) if "int" in name else x.dtype
+        for call in ("mean", "var"):
+            for axis in (None, 0):
+                result, expected = getattr(x, call)(axis), getattr(whole, call)(axis)
+                assert result.dtype == dtype
+                assert np.array_equal(result, expected.astype(dtype)), (name, call, axis)
+
+
 def refused() -> None:
     """An error of one rank, and calls that differ, are errors on all."""
     desc = psr.Descriptor((9, 7), 2, psr.ProcessGrid((SIZE, 1), WORLD))
@@ -350,6 +425,9 @@ if __name__ == "__main__":
     elementwise(rng)
     stored_otherwise()
     of_few_ranks()
+    dtypes_that_differ()
+    variances()
+    of_foreign_types()
     refused()
     if RANK == 0:
         print("OK", flush=True)
