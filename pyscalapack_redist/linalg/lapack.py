@@ -7,7 +7,8 @@ arrays on the process of the grid, which alone calls them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 from .. import scalapack
 from ..layout.distributed import Distributed
 from ..scalapack.calls import ConvergenceError, SingularError
+from ..scalapack.matrix_operands import LIMIT
 from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets, Tridiagonal
+from ..scalapack.workspace import checked_lapack_sizes, lapack_sizes
 from .lapack_functions import lapack_function
+from .rates import FAMILY
 
 R = TypeVar("R")
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
@@ -32,6 +36,17 @@ COMPLEX_NAMES = {
     "sygst": "hegst",
     "sytrd": "hetrd",
 }
+
+
+def fits_one_process(routine: str, shapes: Sequence[tuple[int, ...]], options: Mapping[str, Any]) -> bool:
+    """Whether LAPACK, which counts in 32 bits, can count the elements of matrices, and its workspaces for the first of them."""
+    elements = max(map(math.prod, shapes))
+    if elements < LIMIT // 16:
+        return True
+    by_values = FAMILY[routine] == "svd" or options.get("method") == "svd"
+    name = "gesdd" if by_values else "syevd" if FAMILY[routine] == "eigh" else ""
+    sizes = [size for kind in "dz" for size in lapack_sizes(name, (*shapes[0], 1)[:2], kind).values()] if name else []
+    return max([elements, *sizes]) < LIMIT
 
 
 def on_one_process(function: Callable[..., R]) -> Callable[..., R]:
@@ -84,10 +99,10 @@ def _name(name: str, array: NDArray[Any]) -> str:
     return _whole_name(name, LETTERS[array.dtype.char])
 
 
-def _work_size(name: str, array: NDArray[Any], *sizes: Any, **keywords: Any) -> int:
-    """The elements of workspace with which a routine is fast."""
+def _work_size(name: str, array: NDArray[Any], *sizes: Any, least: int = 1, **keywords: Any) -> int:
+    """The elements of workspace with which a routine is fast; the least with which it works, where the answer has wrapped."""
     size, *_ = _call(f"{name}_lwork", array, *sizes, **keywords)
-    return max(1, int(np.nextafter(np.real(size), np.inf)) + 1)
+    return max(least, int(np.nextafter(np.real(size), np.inf)) + 1)
 
 
 def _store(result: NDArray[Any], into: NDArray[Any]) -> None:
@@ -207,7 +222,8 @@ def pxgeqrf(a: Distributed) -> NDArray[Any]:
     matrix = _local(a)
     if not matrix.size:
         return np.zeros(0, matrix.dtype)
-    factors, tau, _, _ = _call("geqrf", matrix, matrix, lwork=_work_size("geqrf", matrix, *matrix.shape), overwrite_a=1)
+    work = _work_size("geqrf", matrix, *matrix.shape, least=matrix.shape[1])
+    factors, tau, _, _ = _call("geqrf", matrix, matrix, lwork=work, overwrite_a=1)
     _store(factors, matrix)
     return np.asarray(tau)
 
@@ -235,7 +251,8 @@ def pxgesvd(a: Distributed, vectors: bool = True, *, complete: bool = False, dri
         values, square = np.zeros(0, matrix.dtype).real, [np.eye(k, k if complete else 0, dtype=matrix.dtype) for k in (m, n)]
         return SingularTriplets(square[0], values, square[1].T) if vectors else SingularTriplets(None, values, None)
     options = {"compute_uv": int(vectors), "full_matrices": int(complete)}
-    work = _work_size(driver, matrix, m, n, **options)
+    least = checked_lapack_sizes(driver, (m, n), LETTERS[matrix.dtype.char], vectors)["work"]
+    work = _work_size(driver, matrix, m, n, least=least, **options)
     left, values, right, info = _call(driver, matrix, matrix, lwork=work, overwrite_a=1, **options)
     if info:
         raise ConvergenceError(f"{_name(driver, matrix)}: singular values did not converge (INFO = {info})")
@@ -249,7 +266,8 @@ def pxgels(a: Distributed, b: Distributed) -> None:
     if not matrix.size or not sides.size:
         sides[...] = 0
         return
-    work = _work_size("gels", matrix, *matrix.shape, sides.shape[1])
+    few = min(matrix.shape)
+    work = _work_size("gels", matrix, *matrix.shape, sides.shape[1], least=few + max(few, sides.shape[1]))
     factors, solution, _ = _call("gels", matrix, matrix, sides, lwork=work, overwrite_a=1, overwrite_b=1)
     _store(factors, matrix)
     _store(solution, sides)
@@ -259,8 +277,12 @@ def _eigenpairs(a: Distributed, uplo: str, vectors: bool) -> tuple[NDArray[Any],
     matrix = _local(a)
     if not matrix.size:
         return np.zeros(0, matrix.dtype).real, matrix
+    least = checked_lapack_sizes("syevd", matrix.shape, LETTERS[matrix.dtype.char], vectors)
     sizes = _call("syevd_lwork", matrix, matrix.shape[0], compute_v=int(vectors), lower=uplo == "L")[:-1]
-    lengths = dict(zip(("lwork", "liwork", "lrwork"), (int(np.real(size)) for size in sizes), strict=False))
+    lengths = {
+        f"l{work}": max(least[work], int(np.real(size)))
+        for work, size in zip(("work", "iwork", "rwork"), sizes, strict=False)
+    }
     options = {"compute_v": int(vectors), "lower": uplo == "L", "overwrite_a": 1}
     values, found, info = _call("syevd", matrix, matrix, **options, **lengths)
     if info:
@@ -317,11 +339,13 @@ def pxstedc(a: Distributed, diagonal: NDArray[Any], off_diagonal: NDArray[Any]) 
     n = diagonal.size
     if not n:
         return diagonal
+    least = checked_lapack_sizes("stedc", matrix.shape, LETTERS[matrix.dtype.char])
     values, beside, info = diagonal.copy(), np.append(off_diagonal, matrix.dtype.type(0)), np.zeros(1, np.intc)
     work, integers = np.zeros(1, matrix.dtype), np.zeros(1, np.intc)
     solve = lapack_function(_name("stedc", matrix))
     solve("I", n, values, beside, matrix, n, work, -1, integers, -1, info)
-    work, integers = np.zeros(int(work[0]) + 1, matrix.dtype), np.zeros(int(integers[0]), np.intc)
+    work = np.zeros(max(least["work"], int(work[0]) + 1), matrix.dtype)
+    integers = np.zeros(max(least["iwork"], integers[0]), np.intc)
     solve("I", n, values, beside, matrix, n, work, work.size, integers, integers.size, info)
     if info[0]:
         raise ConvergenceError(f"{_name('stedc', matrix)}: an eigenvalue did not converge (INFO = {info[0]})")

@@ -38,10 +38,10 @@ from .cache import cache_of
 from .choice import choose
 from .cores import blas_on_all_cores
 from .facts import CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
+from .lapack import fits_one_process
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .one_process import Answer, WholeArray, copy_whole, is_whole_on
 from .working_layouts import (
-    LIMIT,
     another_layout,
     as_column,
     check_counts,
@@ -286,7 +286,8 @@ class Problem:
         operands = [self._facts_of(name) for name in self.operands]
         sizes = [math.prod(operand.shape) for operand in self.operands.values()]
         needed = WORKSPACES * 16 * max(sum(sizes), math.prod(self.target.shape))
-        if max(*sizes, math.prod(self.target.shape)) >= LIMIT:  # LAPACK counts in 32 bits
+        shapes = [*(operand.shape for operand in self.operands.values()), self.target.shape]
+        if not fits_one_process(self._routine, shapes, self._arguments):
             needed = sys.maxsize
         return Facts(operands, room_beside(needed, free_memory), self._cache.version, self._consumable_here())
 

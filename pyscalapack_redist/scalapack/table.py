@@ -63,6 +63,7 @@ from .matrix_operands import (
     syevd_obstacle,
 )
 from .scaling import Scale
+from .workspace import workspaces
 
 
 class Eigenpairs(NamedTuple):
@@ -164,8 +165,6 @@ class Routine:
     # Names of the arguments that are the result; the result on a rank outside the grid.
     results: str = ""
     result_outside: Any = None
-    # Elements that the routine needs in each floating-point workspace beyond the size that its query returns.
-    extra_workspace: Callable[[Descriptor], int] | None = None
     # Enters the library, works around errors of its versions, and returns the result.
     body: Callable[[LibraryCall], Any] | None = None
 
@@ -223,6 +222,7 @@ class LibraryCall:
         for first, second in itertools.combinations(self._operands, 2):
             if first.name in written or second.name in written:
                 check_separate(first, second)
+        self._workspaces = workspaces(self.name, routine.name, self.kind, arguments)
         arguments.update({operand.name: operand for operand in self._operands})
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
         with np.errstate(all="ignore"):  # what the user has asked NumPy to raise is not for what is between ranks
@@ -306,17 +306,16 @@ class LibraryCall:
             check_info(self.name, self.info, *self._operands)
 
     def _make_workspaces(self) -> None:
-        """Query the routine for the sizes of its workspaces, and make them. Collective, as `run`."""
+        """Make workspaces of the sizes that the routine's query or its documentation asks for. Collective, as `run`."""
         queries = {name: space for name in WORKSPACES if (space := self.arguments.get(name))}
         if not queries:
             return
-        extra = 0 if self._routine.extra_workspace is None else self._routine.extra_workspace(self.desc)
         query = self._fortran()
         agree_to_enter(self._entry)  # a query compares its arguments on all processes
         query()
         self._read_info()
         for name, (answer, _) in queries.items():
-            size = max(1, workspace_size(answer) + (extra if name != "iwork" else 0))
+            size = self._workspaces.size(name, workspace_size(answer))
             self.arguments[name] = [np.zeros(size, answer.dtype), size]
 
 
@@ -425,13 +424,6 @@ def _stedc(call: LibraryCall) -> Any:
         call.arguments[name] = np.append(vector[:needed], np.zeros(1, call.dtype))
     call.enter()
     return call.arguments["diagonal"][:n]
-
-
-def _extra_workspace_of_syevd(desc: Descriptor) -> int:
-    """Elements that p?ormtr and p?lasrt may need beyond the size that p?syevd's query returns; many for large blocks."""
-    rows, columns = desc.local_shape_of((0, 0))
-    block = int(desc.block[0])
-    return max(block * (block - 1) // 2, (rows + columns) * block) + block * block
 
 
 def _sygst(call: LibraryCall) -> float:
@@ -603,7 +595,6 @@ TABLE = {
         "N uplo n a values a work rwork info",
         ALIGNED,
         obstacle=syevd_obstacle,
-        extra_workspace=_extra_workspace_of_syevd,
         failure=(ConvergenceError, "not all eigenvalues were found (INFO = {info})"),
         results="values",
         body=_symmetric,
@@ -613,7 +604,6 @@ TABLE = {
         "V uplo n a values eigenvectors work rwork iwork info",
         ALIGNED,
         obstacle=syevd_obstacle,
-        extra_workspace=_extra_workspace_of_syevd,
         failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
         results="values eigenvectors",
         result_outside=Eigenpairs(None, None),
@@ -634,7 +624,6 @@ TABLE = {
         ALIGNED,
         kinds="sd",
         obstacle=syevd_obstacle,
-        extra_workspace=_extra_workspace_of_syevd,
         failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
         body=_stedc,
     ),

@@ -6,9 +6,11 @@ refused before the library is called, which would end the process; with comm= on
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +20,8 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import Descriptor, ProcessGrid, blacs, scalapack
-from pyscalapack_redist.scalapack import calls
+from pyscalapack_redist.scalapack import calls, table, workspace
+from pyscalapack_redist.scalapack.workspace import FORMULAS, Workspaces
 
 N, BLOCK = 14, 3
 FORMS = ("descriptors", "nine", "arrays")
@@ -347,12 +350,49 @@ def single_precision(grid: ProcessGrid) -> None:
         assert np.array_equal(pivots, exchanges)  # type: ignore[arg-type]
 
 
+@contextlib.contextmanager
+def documented_workspaces() -> Iterator[None]:
+    """Netlib's answers to queries are at most the sizes of `workspace`, and these are the answers of process (0, 0)."""
+    make, answers = table.LibraryCall._make_workspaces, dict[str, int]()
+    equal = dict[tuple[str, str], list[bool]]()
+
+    def size(needs: Workspaces, work: str, queried: int) -> int:
+        answers[work] = queried - (work != "iwork")  # floating-point answers are rounded up
+        return max(queried, needs.documented[work] + needs.beyond)
+
+    def compare(call: table.LibraryCall) -> None:
+        answers.clear()
+        make(call)
+        for work, answer in answers.items():
+            least, layout = call._workspaces.documented[work], f"{call.name}, {call.desc!r}, {work}"
+            assert answer <= least, (layout, answer, least)
+            if call.desc.coords == (0, 0):
+                equal.setdefault((call._routine.name, work), []).append(answer == least)
+
+    with mock.patch.object(Workspaces, "size", size), mock.patch.object(table.LibraryCall, "_make_workspaces", compare):
+        yield
+    if equal:
+        assert {name for name, _ in equal} == FORMULAS.keys(), equal
+        exact = {routine for routine, answers in equal.items() if all(answers)}
+        assert exact >= equal.keys() - {("getri", "iwork"), ("ormtr", "work")}, equal
+
+
 # -- what is refused
 
 
-def raises(kind: type[Exception], text: str, call: Callable[[], object]) -> None:
+def raises(kind: type[Exception] | tuple[type[Exception], ...], text: str, call: Callable[[], object]) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         call()
+
+
+def uncountable_workspaces(grid: ProcessGrid) -> None:
+    """What does not fit the library's integers is refused on all ranks, before it is called."""
+    x = Operands(grid, "d", "nine")
+    a, desc = x.local(np.eye(N))
+    text = "ScaLAPACK counts in 32 bits: use 3 x 3 processes or more, in blocks of 3 or less, or compute at most 15 %"
+    with mock.patch.object(workspace, "LIMIT", 250):
+        raises((DescriptorError, CollectiveError), text, lambda: scalapack.pxsyevd(*x.wrap(a, desc), **x.more))
+    assert np.array_equal(whole_of(desc, a, "d"), np.eye(N))
 
 
 def refused(grid: ProcessGrid) -> None:
@@ -580,14 +620,22 @@ def main() -> None:
     for grid in made:
         if grid.coords is not None:
             grid.make_context()
-        for form in FORMS if grid is made[0] else ("nine",):
-            for group, shape in ((linear_systems, (N,)), (orthogonal, (N, N)), (spectral, (N,)), (tridiagonal, (N,))):
-                number += 1
-                group(Operands(grid, "fdFD"[(number + number // 4) % 4], form), *shape)
+        with contextlib.nullcontext() if MKL else documented_workspaces():
+            for form in FORMS if grid is made[0] else ("nine",):
+                sides = [(N, N), (11, N), (N, 5)][number % 3]
+                for group, shape in (
+                    (linear_systems, (N,)),
+                    (orthogonal, sides),
+                    (spectral, (N,)),
+                    (tridiagonal, (N,)),
+                ):
+                    number += 1
+                    group(Operands(grid, "fdFD"[(number + number // 4) % 4], form), *shape)
         singular(grid)
         single_precision(grid)
         refused(grid)
         refused_together(grid)
+    uncountable_workspaces(made[-1])
     for form in FORMS:
         copies(made[0], made[-1], form)
     sub_matrices()
