@@ -328,6 +328,6 @@ def _in_form_of(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: 
             results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
         elif out is not None and results[k] is not None:
             results[k] = out
-    if plan.has_panels and isinstance(arrays[0], Distributed):
+    if plan.has_panels and isinstance(arrays[0], Distributed) and outs[0] is not arrays[0]:
         arrays[0]._consume("a redistribution with overwrite=True")
     return results if plan.is_batch else results[0]

@@ -15,8 +15,9 @@ from ..diagnostics import log
 from ..exchanges import Exchange, ExchangeOptions
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
-from .local_arrays import BY_COLUMNS
+from .local_arrays import BY_COLUMNS, window
 from .messages import Arrays, RankMessages
+from .ownership import why_not_given_back
 from .panels import PANELS, Panel
 from .stages import ArrayKind, Move, Stage
 
@@ -75,46 +76,37 @@ class ConsumedArray:
     ----------
     move : Move
         The move of all elements.
-    array : ndarray or None
-        The local array.
-    address : int
-        Its address.
-    strides : tuple of int
-        Its strides, in bytes.
-    itemsize : int
-        Bytes of an element.
+    array, target : ndarray or None
+        The local arrays of A and B.
+    dimension : int
+        That of op(A) along which the panels are.
     """
 
-    def __init__(self, move: Move, array: Any, address: int, strides: tuple[int, ...], itemsize: int) -> None:
-        layout, self._nbytes = move.op_layout, 0
-        if array is None or not array.size or not isinstance(layout, Descriptor) or layout.coords is None:
+    def __init__(self, move: Move, array: Any, target: Any, dimension: int) -> None:
+        desc, layout = move.desc_a, move.op_layout
+        self._nbytes = 0  # of pages that go back
+        if not isinstance(desc, Descriptor) or not isinstance(layout, Descriptor) or layout.coords is None:
             return
-        axes = [*zip(layout.distributions, layout.coords, strict=True)]
-        self._strides = strides[::-1] if transposes(move.op) else strides
-        self._sizes = [axis.local_size(p) for axis, p in axes]
-        self._axes, self._item = axes, itemsize
-        self._begin = address + sum(axis.local_start(p) * stride for (axis, p), stride in zip(axes, self._strides, strict=True))
-        self._nbytes, self._owner = array.nbytes, _owner(array)
-
-    def _reason(self, dimension: int) -> str:
-        """Why nothing is given back; empty if it is."""
-        others = [size for k, size in enumerate(self._sizes) if k != dimension]
-        if self._strides[dimension] != self._item * int(np.prod(others, dtype=np.int64)):
-            return "its elements are not next to one another, or in another order than those of other ranks"
-        return f"its memory belongs to {self._owner}" if self._owner else ""
+        (own,) = desc.own_arrays(array)
+        if own is None or not own.size:
+            return
+        part = window(own, desc)
+        part = part.T if transposes(move.op) else part
+        self._nbytes = part.nbytes
+        if reason := why_not_given_back(part, dimension, [target]):
+            self._keep(reason)
+            return
+        self._axis, self._place = layout.distributions[dimension], layout.coords[dimension]
+        self._stride = part.strides[dimension]
+        self._origin = address_of(part) - self._axis.local_start(self._place) * self._stride
 
     def give_back(self, panel: Panel) -> None:
         """Give the pages of a panel back, or say once why not."""
         if not self._nbytes:
             return
-        if reason := self._reason(panel.dimension):
-            self._keep(reason)
-            return
-        axis, p = self._axes[panel.dimension]
-        stride, start = self._strides[panel.dimension], axis.local_start(p)
-        first, last = panel.bounds(axis, p)
-        nbytes = (last - first) * stride
-        if not give_back(self._begin + (first - start) * stride, nbytes) and nbytes >= LARGE // PANELS:
+        first, last = panel.bounds(self._axis, self._place)
+        nbytes = (last - first) * self._stride
+        if not give_back(self._origin + first * self._stride, nbytes) and nbytes >= LARGE // PANELS:
             self._keep("the system takes no pages back")
 
     def _keep(self, reason: str) -> None:
@@ -122,15 +114,6 @@ class ConsumedArray:
         if self._nbytes >= LARGE:
             log(LOGGER, logging.WARNING, "overwrite=True: this rank's array keeps its memory, since %s", reason)
         self._nbytes = 0
-
-
-def _owner(array: Any) -> str:
-    """What owns the memory of an array, if that is not NumPy."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    if array.base is not None:
-        return type(array.base).__name__
-    return "" if array.flags.owndata else "another library"
 
 
 def take_single_pages(array: Any) -> None:

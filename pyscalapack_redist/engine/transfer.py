@@ -610,7 +610,7 @@ class Transfer(Generic[Result]):
         while self.progress.advance(block):
             bound, stage = self.bound, self._stage + 1
             assert bound is not None
-            if self.plan.has_panels and not self._kind.unchanged[0]:
+            if self.plan.has_panels:
                 self._give_back(bound.element_order)
             if stage == len(bound.exchanges):
                 self._complete()
@@ -624,11 +624,11 @@ class Transfer(Generic[Result]):
         """Give the memory of a panel that has gone back."""
         panel_stage = self.plan.stages[self._stage]
         assert isinstance(panel_stage, PanelStage)
+        panel = panel_stage.panel(element_order)
         if self._consumed is None:
-            address, strides = self.origins.pair(0)[0], self._kind.strides[0]
-            array = self.arrays[0]
-            self._consumed = ConsumedArray(panel_stage.moves[0], array, address, strides, self._kind.items[0])
-        self._consumed.give_back(panel_stage.panel(element_order))
+            (move,), array, target = panel_stage.moves, self.arrays[0], self.targets[0]
+            self._consumed = ConsumedArray(move, array, target, panel.dimension)
+        self._consumed.give_back(panel)
 
     def _complete(self) -> None:
         if self.series is not None and self.series.culprit is not None:

@@ -177,6 +177,65 @@ def kept() -> None:
         assert [reason in str(call) for call in log.call_args_list] == [True], (reason, log.call_args_list)
 
 
+def kept_views(m: int, n: int, k: int) -> list[tuple[str, Any, Any]]:
+    """Views of this shape whose pages are not given back, by name, with the arrays that they are views of."""
+    views: list[tuple[str, Any, Any]] = []
+    whole: Any = np.empty((3 * m, n, k), order="F")
+    views.append(("rows reversed, with neighbours", whole, whole[m : 2 * m][::-1]))
+    for order in "FC":
+        for dim in range(3):
+            whole = np.empty((m, n, k), order=order)  # type: ignore[call-overload]
+            views.append((f"{order}, dimension {dim} reversed", whole, np.flip(whole, dim)))
+        whole = np.empty((m, n, k), order=order)  # type: ignore[call-overload]
+        views.append((f"{order}, read-only", whole, whole.view()))
+        whole = np.empty((m, n, k), order=order)  # type: ignore[call-overload]
+        views.append((f"{order}, of a read-only array", whole, whole[:]))
+    whole = np.empty((n, k, m, n))
+    views.append(("gaps, and a last stride as without", whole, whole[..., 0].transpose(2, 0, 1)))
+    whole = np.empty((k, 2 * n, m))
+    views.append(("every second column", whole, whole[:, ::2].T))
+    return views
+
+
+def only_own_elements() -> None:
+    """Not a byte changes that is no element of A, and nothing of a read-only array."""
+    m, n, k = shape = 64, 32, 64
+    grids = (psr.ProcessGrid(grid, WORLD) for grid in ((SIZE, 1, 1), (1, SIZE, 1)))
+    desc, target = (psr.Descriptor((m * SIZE, n, k), None, grid) for grid in grids)
+
+    def f(i: Any, j: Any, k: Any) -> Any:
+        return 1.0 + i * 1e6 + j * 1e3 + k
+
+    plan, wanted = psr.redistribute(desc, target, overwrite=True), target.from_function(f, float)
+    for name, whole, view in kept_views(*shape):
+        whole[...] = -1
+        view[...] = desc.from_function(f, float)
+        if "read-only" in name:
+            (whole if "of a" in name else view).flags.writeable = False
+        before = whole.copy()
+        assert np.array_equal(plan(view), wanted), name
+        assert np.array_equal(whole, before), name
+    whole = np.full((m, n, k + 2), -1.0, order="F")
+    view = whole[..., 1:-1]
+    view[...] = desc.from_function(f, float)
+    assert np.array_equal(plan(view), wanted)
+    assert not STATM.exists() or np.count_nonzero(view) < view.size / 2  # whole pages are
+    assert np.all(whole[..., [0, -1]] == -1)
+
+
+def in_place() -> None:
+    """Where A is B nothing is given back."""
+    desc = psr.Descriptor((512, 512), None, ROWS)
+    plan, wanted = psr.redistribute(desc, desc), array(desc).local
+    local = wanted.copy(order="F")
+    for alpha in (1.0, 2.0):
+        assert plan(local, local, alpha=alpha, overwrite=True) is local
+        assert np.array_equal(local, alpha * wanted)
+    x = array(desc)
+    assert plan(x, x, overwrite=True) is x
+    assert np.array_equal(x.local, wanted)
+
+
 # -- memory
 
 
@@ -289,6 +348,8 @@ if __name__ == "__main__":
     consumed()
     errors_leave_it_whole()
     kept()
+    only_own_elements()
+    in_place()
     if not os.environ.get("PYSCALAPACK_REDIST_NODES"):
         not_enough()
     if STATM.exists() and int(sys.argv[3]):  # MiB of a rank
