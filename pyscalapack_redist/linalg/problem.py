@@ -24,6 +24,7 @@ from ..comm.progress import hold_interrupts
 from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
 from ..door import plan
+from ..engine.ownership import why_not_written
 from ..engine.redistribution import Redistribution
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, shown
@@ -116,6 +117,7 @@ class Problem:
     dtype: np.dtype[Any]  # of all operands
     operands: dict[str, Any]  # as the user gave them
     parts: dict[str, str]  # what is read of each operand
+    _overwritable: frozenset[str]  # operands in whose memory on this rank the routine may work
     _consumable: frozenset[str]  # operands whose memory is given back as they move
     _has_consumed = False  # whether that of any has
     magnitudes: dict[str, float]  # of each operand's part, as `magnitude`
@@ -165,6 +167,7 @@ class Problem:
             self.parts |= parts()
             wanted = self._read_work_layout(arguments["layout"], (m, n))
             self.target = self._target(arguments.get("like"), default_target)
+            self._overwritable = self._overwritable_here()
             facts = self._facts()
             values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in MAY_DIFFER}
         number = digest(("linalg", self._routine, *values.values()))
@@ -291,14 +294,22 @@ class Problem:
             needed = sys.maxsize
         return Facts(operands, room_beside(needed, free_memory), self._cache.version, self._consumable_here())
 
+    def _overwritable_here(self) -> frozenset[str]:
+        """The operands that this rank's call lets the routine overwrite: they can be written, and no other has their memory."""
+        locals_ = {name: operand.local for name, operand in self.operands.items()}
+        return frozenset(
+            name
+            for name, local in locals_.items()
+            if self._arguments.get(f"overwrite_{name}")
+            and (local is None or not why_not_written(local, [locals_[other] for other in locals_ if other != name]))
+        )
+
     def _consumable_here(self) -> frozenset[str]:
-        """The operands that this rank's call lets the routine overwrite, of those so large that their memory matters."""
+        """The operands that may be overwritten, of those so large that their memory matters."""
         if self._routine not in CONSUMING:
             return frozenset()
         return frozenset(
-            name
-            for name, operand in self.operands.items()
-            if self._arguments.get(f"overwrite_{name}") and 8 * math.prod(operand.shape) >= CONSUMED
+            name for name in self._overwritable if 8 * math.prod(self.operands[name].shape) >= CONSUMED
         )
 
     def _facts_of(self, name: str) -> OperandFacts:
@@ -429,7 +440,7 @@ class Problem:
             if local is None:
                 return None
             may_stay = local.flags.aligned and local.flags.f_contiguous
-            if may_stay and self._arguments.get(f"overwrite_{name}") and self._may_overwrite(name, local):
+            if may_stay and name in self._overwritable:
                 self._overwritten.append(name)
             elif not (may_stay and read_only and self._is_finite_outside(name)):
                 local = np.array(local, order="F")
@@ -502,13 +513,6 @@ class Problem:
         """A plan on the communicator of all operands. Collective."""
         with self.in_step():
             return plan(source, target, comm=self._comm, **options)
-
-    def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
-        """Whether a local array can be written, and no other operand is in the same memory."""
-        others = [
-            operand.local for other, operand in self.operands.items() if other != name and operand.local is not None
-        ]
-        return local.flags.writeable and not any(np.shares_memory(local, array) for array in others)
 
     def to_result(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
         """Bring a result into a layout; by default `target`."""

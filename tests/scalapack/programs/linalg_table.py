@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg
+from pyscalapack_redist.linalg import problem
 
 DTYPES = "fdFD"
 FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
@@ -541,6 +543,22 @@ def overwritten() -> None:
     near(whole_of(linalg.inv(a, overwrite_a=True)), np.linalg.inv(matrix), "in an order that ScaLAPACK cannot take")
 
 
+def consumed() -> None:
+    """Operands that make room as they move keep what is no other's, and what may not be written."""
+    n = 512
+    matrix = np.random.default_rng(n).standard_normal((n, n)) + 3 * np.sqrt(n) * np.eye(n)
+    spd, work = matrix @ matrix.T, psr.Descriptor((n, n), 64, SQUARE)
+    with mock.patch.object(problem, "CONSUMED", 0):
+        a = put(matrix, slabs((n, n)))
+        sides = a[:, 1:3]
+        near(whole_of(linalg.solve(a, sides, overwrite_a=True, layout=work)), np.eye(n)[:, 1:3], "a side within the matrix")
+        near(whole_of(a), matrix, "a matrix that is a side, too")
+        a = put(spd, slabs((n, n)))
+        a.local.flags.writeable = RANK != SIZE - 1
+        near(whole_of(linalg.cholesky(a, overwrite_a=True, layout=work)), np.linalg.cholesky(spd), "read-only")
+        near(whole_of(a), spd, "what is read-only on one rank")
+
+
 def spread_results() -> None:
     """Of a result that is smaller than the operand every process has a part, and norms move nothing."""
     n, few = 40, 6
@@ -705,6 +723,7 @@ def main() -> None:
     warnings.simplefilter("ignore", ResourceWarning)
     run(*map(int, sys.argv[1:]))
     overwritten()
+    consumed()
     spread_results()
     not_regular()
     no_numbers()
