@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .adapters.adapter import Blueprint, adapter_of, find
+from .adapters.adapter import Blueprint, adapter_of, tell_written
 from .adapters.arguments import array_to_write, blueprint_for, communicator_for, layout_of_argument, to_distributed
 from .comm.group import first_known
 from .comm.groups import group_of
@@ -84,17 +84,10 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         to_target(source.local, target.local)
         if not notifies:
             return
-        guard.attempt(lambda: _tell_written(y))
+        guard.attempt(lambda: tell_written(y))
         group, error = group_of(communicator_of(target.desc)), guard.take_interrupts()
         vote = Vote(failed=group.failure_code(error), call=digest("written"))
         group.agree(vote, error, lambda: [Statement("the call", "written", "an array that has been written")])
-
-
-def _tell_written(y: object) -> None:
-    """Tell the library of an array that its memory has been written."""
-    adapter = find(y)
-    if adapter is not None:
-        adapter.written(y)
 
 
 def convert(

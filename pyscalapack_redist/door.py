@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from .adapters.adapter import View, find
+from .adapters.adapter import View, find, tell_written
 from .adapters.arguments import layout_of_argument, to_distributed
 from .comm.guard import Guard
 from .engine.local_arrays import check_target, make_out
@@ -326,8 +326,9 @@ def _in_form_of(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: 
             results[k] = out
         elif isinstance(a, Distributed) and out is None:
             results[k] = type(a)._from_result(pair.desc_b, results[k], a.dtype)
-        elif out is not None and results[k] is not None:
-            results[k] = out
+        elif out is not None:
+            tell_written(out)
+            results[k] = None if results[k] is None else out
     if plan.has_panels and isinstance(arrays[0], Distributed) and outs[0] is not arrays[0]:
         arrays[0]._consume("a redistribution with overwrite=True")
     return results if plan.is_batch else results[0]

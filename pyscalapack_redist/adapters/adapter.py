@@ -186,6 +186,13 @@ def find(x: object) -> Adapter | None:
     return pairs if pairs is not None and pairs.takes(x) else None
 
 
+def tell_written(x: object) -> None:
+    """Tell the library of an array that its memory has been written. All ranks call it."""
+    adapter = find(x)
+    if adapter is not None:
+        adapter.written(x)
+
+
 class Unreadable(Adapter):
     """In place of the adapter of an object for which `find` fails: what is needed before a vote raises that error."""
 

@@ -103,6 +103,10 @@ class DTensors(Adapter):
         placements = [import_module("torch.distributed.tensor").Replicate()] * mesh.ndim
         return _dtensor(values, mesh, placements, values.shape)
 
+    def written(self, x: Any) -> None:  # for autograd, which would take what it has saved for a gradient to be as it was
+        for tensor in (x, _local_tensor(x)):
+            import_module("torch").autograd.graph.increment_version(tensor)
+
 
 class Sharding:
     """What a mesh, with a placement for each of its dimensions, makes of an array of a shape.

@@ -207,6 +207,15 @@ def check_states() -> None:
     assert np.isclose(x.norm(), 6**0.5 / 2)
     psr.copy_to(b, x)
     assert np.isclose(x.norm(), 6**0.5), "PETSc has the old norm"
+    x.scale(2)
+    assert np.isclose(x.norm(), 2 * 6**0.5)
+    assert psr.plan(b, x)(b, x) is x
+    assert np.isclose(x.norm(), 6**0.5), "PETSc has the old norm"
+    other = a.duplicate(copy=True)
+    other.scale(2)
+    assert np.isclose(other.norm(), 2 * 24**0.5)
+    psr.plan(a, other).start(a, other).wait()
+    assert np.isclose(other.norm(), 24**0.5), "PETSc has the old norm"
     with patch.object(petsc, "_is_locked", lambda _: True):
         assert psr.redistribute(b, like=x).equal(b)
         check_refused(lambda: psr.copy_to(b, x), "read-only")

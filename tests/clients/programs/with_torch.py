@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import process_group
+import pytest
 import torch
 import torch.distributed as dist
 from conversions import check_conversions, check_linalg, check_refused
@@ -122,6 +123,21 @@ def check_full() -> None:
     assert torch.equal((y @ y.T).full_tensor(), whole @ whole.T)
     pending = y.redistribute(placements=[Replicate()], async_op=True)
     check(psr.redistribute(pending, like=(mesh, [Shard(1)])), whole, mesh, [Shard(1)])
+
+
+def check_gradients() -> None:
+    """PyTorch sees that what it has saved for a gradient has been written."""
+    mesh = DeviceMesh("cpu", np.arange(SIZE))
+    source = sharded(numbers((4, 4)), mesh, [Shard(1)])
+    for write in (psr.copy_to, lambda x, y: psr.plan(x, y)(x, y)):
+        for is_local in (False, True):
+            x = sharded(numbers((4, 4)), mesh, [Shard(0)])
+            saved = x.to_local() if is_local else x
+            weights = torch.ones_like(saved).requires_grad_()
+            result = (saved * weights).sum()
+            write(source, x)
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                result.backward()
 
 
 def check_strided() -> None:
@@ -393,6 +409,7 @@ def main() -> None:
     check_full()
     check_dtypes()
     check_memory()
+    check_gradients()
     check_solvers()
     check_summands()
     check_results_of_summands()
