@@ -15,7 +15,7 @@ from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
-from .door import plan
+from .door import local_result, plan
 from .engine.make import agreed_plan
 from .engine.options import USUAL, Options
 from .engine.redistribution import Redistribution
@@ -127,8 +127,13 @@ def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Op
         options = options._replace(dtype=dtype, comm=comm)
         is_part = options.part is not None
         new_arrays = functools.cache(lambda: _new_arrays(blueprint, dtype, is_part))
+        last = len(blueprint.layouts) - 1  # the plan that may consume the array
         parts = [
-            _moved(_planned(array.desc, layout, options), array.local, lambda k=k: new_arrays()[k])  # type: ignore[misc]
+            _moved(
+                _planned(array.desc, layout, options._replace(overwrite=options.overwrite and k == last)),
+                array,
+                lambda k=k: new_arrays()[k],  # type: ignore[misc]
+            )
             for k, layout in enumerate(blueprint.layouts)
         ]
     result: Any = None
@@ -167,12 +172,12 @@ def _new_arrays(blueprint: Blueprint, dtype: np.dtype[Any], is_part: bool) -> Se
     ]
 
 
-def _moved(to_layout: Redistribution, local: Any, make: Callable[[], Any]) -> Any:
+def _moved(to_layout: Redistribution, array: Distributed, make: Callable[[], Any]) -> Any:
     """The result of a plan in a new local array. Collective."""
     with Guard() as guard:
         out = guard.attempt(make)
         error = guard.take_interrupts()
         if error is not None:
-            start_use(to_layout.inside, local, None, error=error).wait()
-        to_layout(local, out)
+            start_use(to_layout.inside, array.local, None, error=error).wait()
+        local_result(to_layout, array, out)
     return out

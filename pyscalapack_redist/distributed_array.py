@@ -24,7 +24,7 @@ from .comm.meeting import meet
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
-from .door import consuming, layouts_of, named_layout, plan
+from .door import layouts_of, local_result, named_layout, plan
 from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
@@ -336,8 +336,7 @@ class DistributedArray(Distributed):
             )
             dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
             to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
-            with consuming(to_target, self):
-                local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
+            local = local_result(to_target, self, out, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out
 
     def _layout_to_reach(
@@ -552,9 +551,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
-    with consuming(agreed.plan, desc_a):
-        local = desc_a.local if isinstance(desc_a, Distributed) else None
-        return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
+    return kind._from_result(agreed.plan.desc_b, local_result(agreed.plan, desc_a), agreed.dtype)
 
 
 def _redistribute_like(x: object, desc_b: object, misplaced: Sequence[object], like: object, options: Options) -> Any:

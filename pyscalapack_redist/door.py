@@ -5,11 +5,10 @@ Arrays may be distributed, of other libraries (`adapters`), or in tiles where a 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
@@ -178,39 +177,33 @@ def move(array: Distributed, layout: Descriptor | Tiles, error: BaseException | 
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
 
 
-@contextlib.contextmanager
-def consuming(plan: Redistribution, array: object) -> Iterator[None]:
-    """A context in which a plan is called; after one that consumes A the distributed array is consumed.
-
-    After an error it is so only if elements may have moved: then the group cannot be used any more.
-    """
-    inside = plan.inside
-    is_consumed = inside.has_panels and isinstance(array, Distributed)
-    try:
-        yield
-    except BaseException:
-        is_consumed = is_consumed and inside.group is not None and inside.group.abort_reason is not None
-        raise
-    finally:
-        if is_consumed:
-            array._consume("a redistribution with overwrite=True")  # type: ignore[attr-defined]
+def local_result(plan: Redistribution, array: Any, out: Any = None, **factors: Any) -> Any:
+    """This rank's local array of B, of a call of a plan with a distributed array, or None on a rank that has none. Collective."""
+    if plan.inside.has_panels and isinstance(array, Distributed):  # which is marked as consumed
+        result = plan(array, out, **factors)
+        return result.local if isinstance(result, Distributed) else result
+    local, target = (each.local if isinstance(each, Distributed) else each for each in (array, out))
+    return plan(local, target, **factors)
 
 
 # -- the arrays of a call of a plan
 
 
 def call_consuming(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
-    """Call a plan that does the same and consumes A. Collective, as the call; it is planned the first time."""
+    """Call a plan that does the same and consumes A. Collective, as the call, with another vote; it is planned the first time."""
     inside, options = plan.inside, plan.inside.options
     if options is None:
         error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")
         return start_use(inside, a, out, alpha, beta, error=error).wait()
-    if not inside.has_panels and plan._consuming is None:
+    if inside.has_panels:
+        return plan(a, out, alpha=alpha, beta=beta)
+    pair = inside.pairs[0]
+    with Guard():  # of both votes: an interrupt of the first goes into the second
+        # the group keeps the plan: whether this rank has asked for it before says nothing of others
+        options = overwriting(options._replace(dtype=pair.dtype))
         with Guard() as guard:
-            options = overwriting(options)
-            layouts = inside.pairs[0].desc_a, inside.pairs[0].desc_b
-            plan._consuming = agreed_plan(guard, *layouts, options, RETURNS_PLAN).plan
-    return (plan._consuming or plan)(a, out, alpha=alpha, beta=beta)
+            consuming = agreed_plan(guard, pair.desc_a, pair.desc_b, options, RETURNS_PLAN).plan
+        return consuming(a, out, alpha=alpha, beta=beta)
 
 
 def call_with(plan: Redistribution, arrays: Sequence[Any], outs: Sequence[Any], alpha: object, beta: object) -> Any:
@@ -223,10 +216,11 @@ def call_with(plan: Redistribution, arrays: Sequence[Any], outs: Sequence[Any], 
     if local is None:
         raise guard.error or RuntimeError("internal error: no local arrays; please report it")
     a, out = local if inside.is_batch else (local[0][0], local[1][0])
-    if find_wrapped(inside, a, out) is None:
+    consume = _marking(inside, arrays, outs)
+    if consume is None and find_wrapped(inside, a, out) is None:
         result: Any = plan(a, out, alpha=alpha, beta=beta)  # type: ignore[call-overload]
     else:  # lists of tiles, and subclasses of NumPy's array
-        result = start_use(inside, a, out, alpha, beta).wait()
+        result = start_use(inside, a, out, alpha, beta, consume=consume).wait()
     return _in_form_of(inside, arrays, outs, result)
 
 
@@ -246,7 +240,16 @@ def start_with(
         sources, targets = local or (arrays, outs)
         a, out = (sources, targets) if plan.is_batch else (sources[0], targets[0])
         finish = functools.partial(_in_form_of, plan, arrays, outs)
-        return start_use(plan, a, out, alpha, beta, error=guard.take_interrupts(), convert_result=finish, **options)
+        options |= {"convert_result": finish, "consume": _marking(plan, arrays, outs)}
+        return start_use(plan, a, out, alpha, beta, error=guard.take_interrupts(), **options)
+
+
+def _marking(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any]) -> Callable[[], None] | None:
+    """What marks the distributed array that a plan consumes; None where there is none, and in place."""
+    array = arrays[0]
+    if not plan.has_panels or not isinstance(array, Distributed) or outs[0] is array:
+        return None
+    return functools.partial(array._consume, "a redistribution with overwrite=True", np.empty(0, array.dtype))
 
 
 def _local_arrays(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], beta: object) -> tuple[list[Any], list[Any]]:
@@ -329,6 +332,4 @@ def _in_form_of(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: 
         elif out is not None:
             tell_written(out)
             results[k] = None if results[k] is None else out
-    if plan.has_panels and isinstance(arrays[0], Distributed) and outs[0] is not arrays[0]:
-        arrays[0]._consume("a redistribution with overwrite=True")
     return results if plan.is_batch else results[0]

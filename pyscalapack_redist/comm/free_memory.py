@@ -10,10 +10,10 @@ from pathlib import Path
 
 MEMINFO, OWN_GROUPS, MOUNT = Path("/proc/meminfo"), Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 NEGLIGIBLE = 2**26  # bytes that any process has
-# The limit, the usage, and the part of the usage that the kernel gives back, in versions 2 and 1 of control groups
+# The limit, the usage, and the parts of the usage that the kernel gives back, in versions 2 and 1 of control groups
 FILES = (
-    ("memory.max", "memory.current", "inactive_file"),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ("memory.max", "memory.current", ("inactive_file", "active_file")),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
 )
 
 
@@ -26,7 +26,7 @@ def free_memory() -> int:
         for limit, usage, reclaimable in FILES:
             with contextlib.suppress(OSError, ValueError, StopIteration):  # "max" is no number
                 room = int((group / limit).read_text()) - int((group / usage).read_text())
-                free.append(room + _number(group / "memory.stat", reclaimable))
+                free.append(room + sum(_number(group / "memory.stat", name, 0) for name in reclaimable))
     return max(0, min(free, default=0))
 
 
@@ -51,9 +51,10 @@ def has_room(needed: int, free: Callable[[], int]) -> bool:
     return room_beside(needed, free) >= 0
 
 
-def _number(file: Path, name: str) -> int:
-    """The number after a name in a file of lines."""
-    return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [name])
+def _number(file: Path, name: str, missing: int | None = None) -> int:
+    """The number after a name in a file of lines; StopIteration if it is not there, and there is no number for that."""
+    found = (int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [name])
+    return next(found) if missing is None else next(found, missing)
 
 
 def _groups() -> Iterator[Path]:

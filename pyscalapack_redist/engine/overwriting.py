@@ -93,6 +93,9 @@ class ConsumedArray:
         part = window(own, desc)
         part = part.T if transposes(move.op) else part
         self._nbytes = part.nbytes
+        if desc.parent is not None:
+            self._keep("it is a part of an array")
+            return
         if reason := why_not_given_back(part, dimension, [target]):
             self._keep(reason)
             return

@@ -65,7 +65,6 @@ class Redistribution:
 
     def __init__(self, inside: Plan, plans: Sequence[Redistribution] = ()) -> None:
         self.inside, self.plans = inside, tuple(plans)
-        self._consuming: Redistribution | None = None  # the plan of calls with overwrite=True
 
     def __len__(self) -> int:
         return len(self.inside.pairs)
@@ -135,8 +134,8 @@ class Redistribution:
             float64, complex64 and complex128. `out` is required if beta is not 0, and is not read if beta is 0. For a
             batch, a number for all plans, or a list with a number for each.
         overwrite : bool
-            Consume `a`, at one times the memory, as a plan with that option does; equal on all ranks. Collective planning the
-            first time. Not for a batch.
+            Consume `a`, at one times the memory, as a plan with that option does; equal on all ranks. It takes a vote more than
+            a plan with that option, and planning the first time. Not for a batch.
 
         Returns
         -------

@@ -88,8 +88,9 @@ class Transfer(Generic[Result]):
         spent: dict[str, float] | None = None,
         measured: Any = None,
         convert_result: Callable[[Any], Any] | None = None,
+        consume: Callable[[], None] | None = None,
     ) -> None:
-        self.plan, self._spent, self._measured = plan, spent, measured
+        self.plan, self._spent, self._measured, self._consume = plan, spent, measured, consume
         self._ticket = 0
         self._convert_result = convert_result
         if plan.group is not None:
@@ -603,6 +604,9 @@ class Transfer(Generic[Result]):
         return True
 
     def _start_moving(self) -> None:
+        if self._consume is not None:  # from now on elements of A go, whatever interrupts this rank
+            self._consume()
+            self._consume = None
         self.progress.start(self.exchange, self._mark)
 
     def _move(self, block: bool) -> bool:

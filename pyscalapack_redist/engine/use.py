@@ -26,6 +26,7 @@ def start_use(
     error: BaseException | None = None,
     measured: Any = None,
     convert_result: Callable[[Any], Any] | None = None,
+    consume: Callable[[], None] | None = None,
 ) -> Transfer[Any]:
     """Start a transfer of these local arrays, and vote. Collective over the plan's ranks, in the same order on all.
 
@@ -41,6 +42,8 @@ def start_use(
         The record of a trace.
     convert_result : callable, optional
         Gives the result the class of the user's arrays.
+    consume : callable, optional
+        Marks the user's array of A as consumed. Called before the first element moves.
     """
     group = plan.group
     if group is None:
@@ -52,7 +55,7 @@ def start_use(
         if plan.terms is not None and plan.series is not None:
             plan.terms.check_usable()
         with group.lock:
-            transfer: Transfer[Any] = Transfer(plan, spent, measured, convert_result)
+            transfer: Transfer[Any] = Transfer(plan, spent, measured, convert_result, consume)
             transfer.start(guard, a, out, alpha, beta)
         return transfer
 

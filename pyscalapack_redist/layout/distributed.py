@@ -100,10 +100,9 @@ class Distributed:
         array._dtype = dtype
         return array
 
-    def _consume(self, call: str) -> None:
-        """Let go of the memory: the call has moved the elements away, or was about to."""
-        self._dtype, self._consumed_by = self.dtype, call
-        self._local = np.empty(0, self._dtype)
+    def _consume(self, call: str, nothing: NDArray[Any]) -> None:
+        """Let go of the memory, whose elements the call is about to move away; take an array without elements in its place."""
+        self._dtype, self._consumed_by, self._local = self.dtype, call, nothing
         del self._desc
 
     def __getstate__(self) -> dict[str, Any]:

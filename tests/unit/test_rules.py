@@ -223,7 +223,6 @@ CATCH_ALL = {
     "diagnostics.write_line": "the same",
     "linalg.working_layouts.one_step": "after the vote: notes that all ranks raise it, and raises it again",
     "linalg.working_layouts._call_together": "votes that this rank has failed, and raises it again",
-    "door.consuming": "notes that elements are lost, and raises it again",
     "engine.redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
     "engine.redistribution.start_trace": "figures of a trace",
     "engine.options.checked_dtype": "an error of NumPy as one of the package's",
