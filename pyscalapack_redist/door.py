@@ -178,7 +178,7 @@ def move(array: Distributed, layout: Descriptor | Tiles, error: BaseException | 
 
 
 def local_result(plan: Redistribution, array: Any, out: Any = None, **factors: Any) -> Any:
-    """This rank's local array of B, of a call of a plan with a distributed array, or None on a rank that has none. Collective."""
+    """This rank's local array of B, of a call of a plan with a distributed array, or with None. Collective."""
     if plan.inside.has_panels and isinstance(array, Distributed):  # which is marked as consumed
         result = plan(array, out, **factors)
         return result.local if isinstance(result, Distributed) else result
@@ -190,7 +190,7 @@ def local_result(plan: Redistribution, array: Any, out: Any = None, **factors: A
 
 
 def call_consuming(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
-    """Call a plan that does the same and consumes A. Collective, as the call, with another vote; it is planned the first time."""
+    """Call a plan that does the same and consumes A. Collective, as the call, with one vote more for that plan."""
     inside, options = plan.inside, plan.inside.options
     if options is None:
         error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")

@@ -670,7 +670,8 @@ class Problem:
     @property
     def _order(self) -> int:
         """The least extent of the largest operand: whether threads, and sleep of the other ranks, are worth while."""
-        return max(min(operand.shape) for operand in self.operands.values())
+        order: int = max(min(operand.shape) for operand in self.operands.values())
+        return order
 
     def _gathered(self, name: str) -> DistributedArray:
         """An operand with all its elements on the process of the grid, as the user gave them. Collective."""

@@ -38,7 +38,7 @@ def test_of_the_machine(kernel: Path) -> None:
 
 def test_of_a_group_or_one_around_it(kernel: Path) -> None:
     (kernel / "own").write_text("0::/job/step\n")
-    write_group(kernel / "mount/job", memory_max=5000, memory_current=3000, memory_stat="anon 7\ninactive_file 200\nactive_file 300")
+    write_group(kernel / "mount/job", memory_max=5000, memory_current=3000, memory_stat="inactive_file 200\nactive_file 300")
     write_group(kernel / "mount/job/step", memory_max="max", memory_current=2000, memory_stat="inactive_file 1")
     assert free_memory.free_memory() == 2500
     write_group(kernel / "mount/job/step", memory_max=2100)
@@ -47,9 +47,12 @@ def test_of_a_group_or_one_around_it(kernel: Path) -> None:
     assert free_memory.free_memory() == 0
 
 
+STAT = "total_inactive_file 30\ntotal_active_file 10"
+
+
 def test_of_groups_of_version_1(kernel: Path) -> None:
     (kernel / "own").write_text("5:cpu,cpuacct:/other\n4:memory:/job\n")
-    files = {"memory_limit_in_bytes": 900, "memory_usage_in_bytes": 300, "memory_stat": "total_inactive_file 30\ntotal_active_file 10"}
+    files = {"memory_limit_in_bytes": 900, "memory_usage_in_bytes": 300, "memory_stat": STAT}
     write_group(kernel / "mount/memory/job", **files)
     write_group(kernel / "mount/memory/other", **{**files, "memory_limit_in_bytes": 301})
     assert free_memory.free_memory() == 640
