@@ -29,7 +29,7 @@ from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
-from .errors import ArrayError, DescriptorError, shown
+from .errors import ArrayError, DescriptorError, kind_of, shown
 from .indexing import assign, is_of_view, picked
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
@@ -356,9 +356,7 @@ class DistributedArray(Distributed):
             raise DescriptorError("give the layout to reach in one way: a Descriptor; or block=, grid=; or out=")
         if out is not None:
             if not isinstance(out, Distributed):
-                raise ArrayError(
-                    f"out is a {type(out).__name__}: it must be a DistributedArray, whose layout is reached"
-                )
+                raise ArrayError(f"out is a {kind_of(out)}: it must be a DistributedArray, whose layout is reached")
             return out.desc  # type: ignore[no-any-return]
         if desc is not None:
             layout = descriptor_of(desc)

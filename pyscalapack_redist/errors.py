@@ -55,6 +55,13 @@ def shown(value: object) -> str:
     return f"<{type(value).__name__} of shape {shape} and dtype {dtype}>"
 
 
+def kind_of(value: object) -> str:
+    """The name of a value's type; with its module, if a class of this package has that name."""
+    kind = type(value)
+    is_known = hasattr(sys.modules[__name__.partition(".")[0]], kind.__name__) and not _is_inside(kind.__module__)
+    return f"{kind.__module__}.{kind.__name__}" if is_known else kind.__name__
+
+
 def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
     """The error for an unknown name. It lists the known ones, the nearest first."""
     names = list(known)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArrayError, DescriptorError, shown
+from ..errors import ArrayError, DescriptorError, kind_of, shown
 from ..tracebacks import brief_methods
 from .arrays import host_array
 from .descriptor import Descriptor, fit_local_array
@@ -319,7 +319,7 @@ class Distributed:
 
     def _compared(self, function: np.ufunc, operator: str, other: object) -> Self:
         result = self._compute(function, operator, self, other)
-        return self._refuse(f"{operator} with a {type(other).__name__}") if result is NotImplemented else result
+        return self._refuse(f"{operator} with a {kind_of(other)}") if result is NotImplemented else result
 
     def __bool__(self) -> NoReturn:
         raise ValueError(f"{self!r} has no truth value: take .any() or .all(), on all ranks")
@@ -397,7 +397,7 @@ class Distributed:
         combined = self._compute(function, ",", *operands) if operator is None else getattr(self, operator)(operands[0])
         if combined is NotImplemented:
             strange = next(each for each in operands if not _is_operand(each))
-            self._refuse(f"numpy.{function.__name__} with a {type(strange).__name__}")
+            self._refuse(f"numpy.{function.__name__} with a {kind_of(strange)}")
         return combined
 
     def __array_function__(

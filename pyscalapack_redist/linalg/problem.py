@@ -27,7 +27,7 @@ from ..door import plan
 from ..engine.ownership import why_not_written
 from ..engine.redistribution import Redistribution
 from ..engine.spec import communicator_of, group_of_all
-from ..errors import ArrayError, DescriptorError, shown
+from ..errors import ArrayError, DescriptorError, kind_of, shown
 from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
@@ -196,7 +196,7 @@ class Problem:
         for name, operand in operands.items():
             if not isinstance(operand, Distributed):
                 raise ArrayError(
-                    f"{name} is a {type(operand).__name__}: it must be a DistributedArray; distribute() makes one of an array "
+                    f"{name} is a {kind_of(operand)}: it must be a DistributedArray; distribute() makes one of an array "
                     "on one rank"
                 )
             if operand.ndim != 2 and not (name in vectors and operand.ndim == 1):

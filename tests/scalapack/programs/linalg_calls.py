@@ -25,6 +25,7 @@ MATRIX, SIDES = random((N, N), "d") + 4 * np.eye(N), random((N, 3), "d")
 FITS = psr.Descriptor((N, N), 2, SQUARE)
 A, B = put(MATRIX, FITS), put(SIDES, slabs((N, 3)))
 BAD = SIZE - 1  # the rank that is wrong
+NAMESAKE = type("DistributedArray", (), {"__module__": "pylops"})()
 ArrayError, DescriptorError, CollectiveError = psr.ArrayError, psr.DescriptorError, psr.CollectiveError
 
 
@@ -70,6 +71,8 @@ def arguments() -> None:
         ("b has shape (2, 2, 2): it must have 1 or 2 dimensions", ArrayError, solve(A, cube)),
         ("b is a ndarray: it must be a DistributedArray", ArrayError, solve(A, MATRIX)),
         ("a is a list: it must be a DistributedArray", ArrayError, lambda: linalg.inv([[1.0]])),
+        ("a is a pylops.DistributedArray: it must be", ArrayError, lambda: linalg.inv(NAMESAKE)),
+        ("== with a pylops.DistributedArray", TypeError, lambda: NAMESAKE == A),
         ("trans = 3 must be 0, 1 or 2", ValueError, lambda: linalg.lu_solve(factors, B, 3)),
         ("trans = 1.0 must be 0, 1 or 2", ValueError, lambda: linalg.lu_solve(factors, B, 1.0)),
         ("piv = array([0., 0.]) must be", ArrayError, lambda: linalg.lu_solve((A, np.zeros(2)), B)),
