@@ -84,9 +84,12 @@ def fitting_kernels() -> dict[str, str]:
     """What keeps OpenBLAS from taking this processor for an old one, where it does: psr.linalg would warn of that."""
     code = (
         "import mpi4py; mpi4py.rc.initialize = False\n"
-        "from pyscalapack_redist.blacs import kernels, load; print(kernels.fitting_kernels(load()) or '')"
+        "from pyscalapack_redist import LibraryError, blacs\n"
+        "try: print(blacs.library.fitting_kernels(blacs.load()) or '')\n"
+        "except LibraryError: print()"
     )
-    asked = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    line = [sys.executable, "-c", code]
+    asked = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     return {"OPENBLAS_CORETYPE": asked.stdout.strip()} if asked.stdout.strip() else {}
 
 
