@@ -16,12 +16,13 @@ from .. import tracing
 from ..comm.free_memory import free_memory, has_room
 from ..distributed_array import DistributedArray
 from ..scalapack import Bidiagonal, pxgebrd, pxormbr, pxormqr
+from ..scalapack.calls import ConvergenceError
 from ..scalapack.matrix_operands import KIND_OF_DTYPE
 from .decompositions import copy_corner
 from .lapack import pxgeqrf, pxgesvd, pxorgqr
 from .lapack_functions import lapack_function
 from .matrix_parts import clear_outside, diagonal_elements, local_elements
-from .problem import Problem, WrongResultError, assemble
+from .problem import Problem, assemble
 
 SQUARES = 5  # matrices of the order of the bidiagonal one that LAPACK needs: U, V^T and the workspace
 MOST = 26_000  # order from which on the workspace has more elements than 32 bits count
@@ -196,7 +197,7 @@ class Reduction:
 
         values = self._problem.run(self._reduce, combined)
         if values is None:
-            raise WrongResultError("the singular values of the bidiagonal matrix did not converge")
+            raise ConvergenceError("the singular values of the bidiagonal matrix did not converge")
         return triplets, values
 
     def _reduce(self) -> tuple[Numbers, Numbers]:

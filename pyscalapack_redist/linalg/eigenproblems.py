@@ -12,6 +12,8 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError, LibraryError
 from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
+from ..scalapack.calls import NotFiniteError
+from ..scalapack.matrix_operands import is_finite
 from . import elpa
 from .check import Check, Claim, Sums
 from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
@@ -579,9 +581,17 @@ def _reduce(
         except np.linalg.LinAlgError as caught:
             raise np.linalg.LinAlgError(f"b: {caught}") from caught
 
+    def reduced() -> float:
+        factor_of_values = pxsygst(matrix, factor, uplo, problem=type)
+        if not is_finite(matrix.desc, matrix.local, uplo):
+            raise NotFiniteError(
+                "the matrix of the standard problem has infs or NaNs, as where numbers overflow or where a or b has some"
+            )
+        return factor_of_values
+
     problem.run(factored)
     if not by_factor or not check.active:
-        scale: float = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
+        scale: float = problem.run(reduced, max)
         return scale
     require_cholesky(check, factor, lower, before["b"], y)
     check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
@@ -590,19 +600,19 @@ def _reduce(
         check.add_operand("a", right=x.product)
         check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
         expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
-    scale = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
+    scale = problem.run(reduced, max)
     check.add("a", matrix, right=np.hstack([x.product, y]), part=f"H{uplo}")
-    reduced, count = check.sums()["a"], y.shape[1]
-    product = reduced.right[:, :count]
+    standard, count = check.sums()["a"], y.shape[1]
+    product = standard.right[:, :count]
     bound = check.bound(y.shape[0], PAIR) * x.norm**2
     if type == 1:
         check.add_factor("last", factor, lower, product)
-        right, scale_of_c = before["a"].product, bound * reduced.norm
+        right, scale_of_c = before["a"].product, bound * standard.norm
         check.require(lambda sums: [Claim.equal("F (C (F^H y)) = A y", sums["last"].product, right, scale_of_c)])
     else:
         claim = Claim.equal("C y = F^H (A (F y))", product, expected, bound * before["a"].norm)
         check.require(lambda _: [claim])
-    before["a"] = reduced._replace(right=reduced.right[:, count:])
+    before["a"] = standard._replace(right=standard.right[:, count:])
     return scale
 
 

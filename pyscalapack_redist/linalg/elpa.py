@@ -22,8 +22,8 @@ from ..engine.spec import communicator_of
 from ..errors import LibraryError
 from ..layout.descriptor import Descriptor
 from ..scalapack import Eigenpairs
-from ..scalapack.calls import ConvergenceError, Entry, agree_to_enter
-from ..scalapack.matrix_operands import diagonal_places
+from ..scalapack.calls import ConvergenceError, Entry, agree_to_enter, require_finite
+from ..scalapack.matrix_operands import diagonal_places, is_finite
 from .matrix_parts import clear_outside, local_elements
 from .problem import Problem
 
@@ -142,6 +142,7 @@ def eigenpairs(matrix: DistributedArray, count: int) -> Eigenpairs:
     desc, local = matrix.desc, matrix.local
     if desc.coords is None or local is None:
         return Eigenpairs(None, None)
+    require_finite("ELPA", is_finite(desc, local))
     library, (n, _), (rows, columns) = load(), desc.shape, desc.local_shape
     place = max(1, rows), max(1, columns)  # of the local arrays; ELPA takes no 0
     values, vectors = np.zeros(n, local.real.dtype), np.zeros(place, local.dtype, "F")

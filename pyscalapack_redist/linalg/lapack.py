@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from .. import scalapack
 from ..layout.distributed import Distributed
-from ..scalapack.calls import ConvergenceError, SingularError
-from ..scalapack.matrix_operands import LIMIT
+from ..scalapack.calls import ConvergenceError, SingularError, require_finite
+from ..scalapack.matrix_operands import LIMIT, is_finite
 from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets, Tridiagonal
 from ..scalapack.workspace import checked_lapack_sizes, lapack_sizes
 from .lapack_functions import lapack_function
@@ -87,8 +87,6 @@ def _whole_name(name: str, letter: str) -> str:
 def _call(name: str, array: NDArray[Any], *arguments: Any, **keywords: Any) -> tuple[Any, ...]:
     """Call a routine; its results but `info`, which is not negative, and `info`."""
     *results, info = _routine(name, LETTERS[array.dtype.char])(*arguments, **keywords)
-    if info < 0 and not np.isfinite(array).all():
-        raise LinAlgError(f"{_name(name, array)}: the matrix has infs or NaNs")
     if info < 0:
         raise ValueError(f"{name} of LAPACK refuses its argument {-info}: please report it")
     return *results, info
@@ -250,6 +248,7 @@ def pxgesvd(a: Distributed, vectors: bool = True, *, complete: bool = False, dri
     if not min(m, n):
         values, square = np.zeros(0, matrix.dtype).real, [np.eye(k, k if complete else 0, dtype=matrix.dtype) for k in (m, n)]
         return SingularTriplets(square[0], values, square[1].T) if vectors else SingularTriplets(None, values, None)
+    require_finite(_name(driver, matrix), is_finite(a.desc, matrix))
     options = {"compute_uv": int(vectors), "full_matrices": int(complete)}
     least = checked_lapack_sizes(driver, (m, n), LETTERS[matrix.dtype.char], vectors)["work"]
     work = _work_size(driver, matrix, m, n, least=least, **options)
@@ -277,6 +276,7 @@ def _eigenpairs(a: Distributed, uplo: str, vectors: bool) -> tuple[NDArray[Any],
     matrix = _local(a)
     if not matrix.size:
         return np.zeros(0, matrix.dtype).real, matrix
+    require_finite(_name("syevd", matrix), is_finite(a.desc, matrix, uplo))
     least = checked_lapack_sizes("syevd", matrix.shape, LETTERS[matrix.dtype.char], vectors)
     sizes = _call("syevd_lwork", matrix, matrix.shape[0], compute_v=int(vectors), lower=uplo == "L")[:-1]
     lengths = {
@@ -339,6 +339,7 @@ def pxstedc(a: Distributed, diagonal: NDArray[Any], off_diagonal: NDArray[Any]) 
     n = diagonal.size
     if not n:
         return diagonal
+    require_finite(_name("stedc", matrix), *(bool(np.isfinite(part).all()) for part in (diagonal, off_diagonal)))
     least = checked_lapack_sizes("stedc", matrix.shape, LETTERS[matrix.dtype.char])
     values, beside, info = diagonal.copy(), np.append(off_diagonal, matrix.dtype.type(0)), np.zeros(1, np.intc)
     work, integers = np.zeros(1, matrix.dtype), np.zeros(1, np.intc)

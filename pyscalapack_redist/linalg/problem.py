@@ -32,7 +32,7 @@ from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
-from ..scalapack.calls import ConvergenceError, run_together
+from ..scalapack.calls import ConvergenceError, NotFiniteError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.scaling import exponent_of
 from .cache import cache_of
@@ -589,10 +589,11 @@ class Problem:
         The work moves operands, calls ScaLAPACK and checks the result (`Check.require`). `other_work` computes it by other
         routines: it comes second, in the same layout, and last in another one. `routine_names` tells the error which routines
         the work called, without the first one's "p" and letter of the dtype: "getrf and p?getrs"; `library` names another
-        library than ScaLAPACK. If the last result is refused, or the operand has been overwritten, there is a LinAlgError.
+        library than ScaLAPACK. If the last result is refused, or the operand has been overwritten, there is a LinAlgError; so
+        there is at once, if an operand has infs or NaNs.
         """
         refusals: list[str] = []
-        then = blame = ""
+        then, blame, overflows = "", "", False
         ways = [(work, False), *([] if other_work is None else [(other_work, False)]), (other_work or work, True)]
         for compute, elsewhere in ways:
             if refusals and self.run(lambda: self._overwritten, any):
@@ -604,6 +605,9 @@ class Problem:
             try:
                 result = self._once(compute)
             except (WrongResultError, ConvergenceError) as caught:
+                if not all(map(math.isfinite, self.magnitudes.values())):
+                    raise np.linalg.LinAlgError(f"{self._routine}: {caught}") from caught
+                overflows = isinstance(caught, NotFiniteError)
                 in_short = tracing.in_short(self._layout_in_use())
                 blame = blame or self._blame(routine_names, library)
                 refusals.append(f"{caught}, in {'' if refusals else 'the layout '}{in_short}")
@@ -613,7 +617,8 @@ class Problem:
                 means = f"another layout, {in_short}" if elsewhere else f"other routines, in {in_short}"
                 self.warn(f"{blame}: {'; '.join(refusals)}; the result is that of {means}")
             return result
-        raise np.linalg.LinAlgError(f"{blame}: {'; '.join(refusals)}{then}; {self._remedy()}")
+        remedy = f"{'divide operands by powers of 2, ' if overflows else ''}{self._remedy()}"
+        raise np.linalg.LinAlgError(f"{blame}: {'; '.join(refusals)}{then}; {remedy}")
 
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. Collective."""

@@ -48,6 +48,16 @@ class ConvergenceError(LinAlgError):
     """An iteration of ScaLAPACK did not converge; it may converge in another layout."""
 
 
+class NotFiniteError(ConvergenceError):
+    """There are infs or NaNs, which a matrix had from the beginning, or where numbers overflow."""
+
+
+def require_finite(routine: str, *are_finite: bool) -> None:
+    """Refuse numbers from which a routine that iterates might never return. Not collective, but an error of all in a call."""
+    if not all(are_finite):
+        raise NotFiniteError(f"{routine}: the matrix has infs or NaNs, with which an iteration might not end")
+
+
 # -- one call on this rank
 
 

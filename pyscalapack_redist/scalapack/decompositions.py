@@ -183,7 +183,7 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: Comm = No
     Raises
     ------
     numpy.linalg.LinAlgError
-        A singular value did not converge.
+        A singular value did not converge, or the matrix has infs or NaNs, with which the routine might not return.
     DescriptorError, ArrayError
         As for `pxgetrs`.
     """
@@ -262,7 +262,7 @@ def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     Raises
     ------
     numpy.linalg.LinAlgError
-        An eigenvalue did not converge.
+        An eigenvalue did not converge, or the triangle has infs or NaNs, with which the routine might not return.
     ValueError
         `uplo` is none of these letters.
     DescriptorError

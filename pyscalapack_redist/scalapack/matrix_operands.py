@@ -26,6 +26,7 @@ KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
 DTYPE_OF_KIND = {kind: dtype for dtype, kind in KIND_OF_DTYPE.items()}
 FACTORED_KINDS = "sdcz"
 LIMIT = 2**31
+COLUMNS = 64  # that are looked through at a time
 
 
 # -- local arrays
@@ -233,6 +234,22 @@ def diagonal_places(desc: Descriptor) -> tuple[NDArray[np.int64], NDArray[np.int
     indices = np.intersect1d(desc.global_indices(0), desc.global_indices(1), assume_unique=True)
     rows, columns = (axis.local_index(indices) for axis in desc.distributions)
     return indices, rows, columns
+
+
+def is_finite(desc: Descriptor, local: NDArray[Any] | None, uplo: str = "") -> bool:
+    """Whether this rank's part of a whole matrix, or of the Hermitian one in a triangle of it, has no infs and NaNs."""
+    if local is None or desc.grid.coords is None:
+        return True
+    rows, columns = (desc.global_indices(dim) for dim in (0, 1))
+    for first in range(0, columns.size, COLUMNS):
+        panel = local[: rows.size, first : first + COLUMNS]
+        if np.isfinite(panel).all():
+            continue
+        below = rows[:, None] - columns[first : first + COLUMNS]
+        read = panel[below > 0 if uplo == "L" else below < 0], panel[below == 0].real
+        if not (uplo and all(np.isfinite(numbers).all() for numbers in read)):
+            return False
+    return True
 
 
 def sub_array_obstacle(desc: Descriptor) -> str:

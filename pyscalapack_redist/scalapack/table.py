@@ -32,6 +32,7 @@ from .calls import (
     SingularError,
     agree_to_enter,
     extreme_over_grid,
+    require_finite,
     topologies_of,
     workspace_size,
 )
@@ -58,6 +59,7 @@ from .matrix_operands import (
     diagonal_places,
     find_enclosing_context,
     gesvd_obstacle,
+    is_finite,
     kind_of,
     operand,
     syevd_obstacle,
@@ -160,6 +162,8 @@ class Routine:
     kinds: str = FACTORED_KINDS
     # Returns why this routine cannot take the first layout, though other routines can; "" if it can.
     obstacle: Callable[[Descriptor], str] | None = None
+    # Whether it iterates until numbers are small: with infs and NaNs it might never return.
+    iterates: bool = False
     # The error for a positive INFO. Its text may use `info`, and `value`, the number of the eigenvalue.
     failure: tuple[type[LinAlgError], str] | None = None
     # Names of the arguments that are the result; the result on a rank outside the grid.
@@ -222,6 +226,8 @@ class LibraryCall:
         for first, second in itertools.combinations(self._operands, 2):
             if first.name in written or second.name in written:
                 check_separate(first, second)
+        if routine.iterates:
+            require_finite(self.name, is_finite(self.desc, self._operands[0].array, arguments.get("uplo", "")))
         self._workspaces = workspaces(self.name, routine.name, self.kind, arguments)
         arguments.update({operand.name: operand for operand in self._operands})
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
@@ -421,6 +427,7 @@ def _stedc(call: LibraryCall) -> Any:
         vector = check_vector(
             name, call.arguments[name], needed, call.dtype, "pxsytrd, gathered from all process columns,"
         )
+        require_finite(call.name, bool(np.isfinite(vector[:needed]).all()))
         call.arguments[name] = np.append(vector[:needed], np.zeros(1, call.dtype))
     call.enter()
     return call.arguments["diagonal"][:n]
@@ -585,6 +592,7 @@ TABLE = {
         "job job m n a values left right work reals info",
         (check_aligned,),
         obstacle=gesvd_obstacle,
+        iterates=True,
         results="left values right",
         result_outside=SingularTriplets(None, None, None),
         body=_gesvd,
@@ -595,6 +603,7 @@ TABLE = {
         "N uplo n a values a work rwork info",
         ALIGNED,
         obstacle=syevd_obstacle,
+        iterates=True,
         failure=(ConvergenceError, "not all eigenvalues were found (INFO = {info})"),
         results="values",
         body=_symmetric,
@@ -604,6 +613,7 @@ TABLE = {
         "V uplo n a values eigenvectors work rwork iwork info",
         ALIGNED,
         obstacle=syevd_obstacle,
+        iterates=True,
         failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
         results="values eigenvectors",
         result_outside=Eigenpairs(None, None),

@@ -646,6 +646,20 @@ def no_numbers() -> None:
             with pytest.raises(ValueError, match=r"[ablc]u? must not contain infs or NaNs"):
                 call()
         assert not np.isfinite(whole_of(linalg.solve(regular, a, check_finite=False))).all()
+        options: dict[str, Any] = {"check_finite": False}
+        iterating: list[Callable[[], Any]] = [
+            *(functools.partial(linalg.eigh, a, subset_by_index=some, **options) for some in (None, (0, 0), (0, 6))),
+            functools.partial(linalg.eigh, a, eigvals_only=True, **options),
+            functools.partial(linalg.eigh, a, regular, **options),
+            *(functools.partial(call, a, **options) for call in (linalg.eigvalsh, linalg.matrix_rank, linalg.cond)),
+            *(functools.partial(linalg.svd, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
+            *(functools.partial(linalg.svdvals, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
+            functools.partial(linalg.pinv, a, **options),
+            functools.partial(linalg.lstsq, a, regular, method="svd", **options),
+        ]
+        for call in iterating:
+            with pytest.raises(np.linalg.LinAlgError, match=r"has infs or NaNs|did not converge"):
+                call()
     for rows in ([[np.nan, 1], [2, 3]], [[np.inf, np.inf], [2, 3]], [[-np.inf, np.inf], [np.inf, 1]]):
         for block in (1, 64):
             a = put(np.array(rows), psr.Descriptor((2, 2), block, SQUARE))
@@ -689,6 +703,13 @@ def extremes() -> None:
             right = put(sides[:6], slabs((6, 2)))
             if dtype in "fd" or blacs.load().vendor != "MKL":  # whose complex divisions overflow: that is refused
                 near(whole_of(linalg.solve(h, right)) * unit, np.linalg.solve(hermitian, sides[:6]))
+    for dtype, size in (("f", 1e30), ("d", 1e200), ("F", 1e30), ("D", 1e200)):
+        desc, order = psr.Descriptor((12, 12), 2, SQUARE), np.diag(np.arange(1.0, 13))
+        a, b = (put((order * factor).astype(dtype), desc) for factor in (size, 1 / size))
+        for options in ({}, {"subset_by_index": (0, 1)}, {"subset_by_index": (0, 10)}, {"eigvals_only": True}):
+            with pytest.raises(np.linalg.LinAlgError, match=r"standard problem has infs .* divide operands by powers"):
+                linalg.eigh(a, b, **options)
+        near(linalg.eigh(a, a).eigenvalues, np.ones(12, a.dtype).real)
     uneven = random((7, 3), "d") * [1e300, 1, 1e-300]
     lengths = linalg.norm(put(uneven, slabs((7, 3))), axis=0)
     near(lengths / [1e300, 1, 1e-300], np.linalg.norm(uneven / [1e300, 1, 1e-300], axis=0))

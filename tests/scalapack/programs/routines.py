@@ -385,6 +385,25 @@ def raises(kind: type[Exception] | tuple[type[Exception], ...], text: str, call:
         call()
 
 
+def not_finite(x: Operands) -> None:
+    """Routines that iterate refuse infs and NaNs in what they read, on all ranks: they might not return."""
+    for value, place in ((np.nan, (N - 1, 0)), (np.inf, (N - 1, N - 1)), (np.nan, (N // 2, N // 2))):
+        matrix = np.eye(N, dtype=x.dtype)
+        matrix[place] = matrix[place[::-1]] = value
+        text = "the matrix has infs or NaNs, with which an iteration might not end"
+        for call in (scalapack.pxsyev, scalapack.pxsyevd, scalapack.pxgesvd):
+            a, desc = x.local(matrix)
+            raises(np.linalg.LinAlgError, text, lambda call=call: call(*x.wrap(a, desc), **x.more))  # noqa: B023
+            assert np.array_equal(whole_of(desc, a, x.dtype), matrix, equal_nan=True)
+        y = Operands(x.grid, matrix.real.dtype.char, x.form)
+        z, desc = y.local(np.eye(N))
+        inside = z is not None
+        diagonals = [np.ones(N, y.dtype), np.zeros(N - 1, y.dtype)]
+        diagonals[RANK % 2][-1] = value
+        arguments = *y.wrap(z, desc), *(diagonals if inside else (None, None))
+        raises(np.linalg.LinAlgError, text, lambda: scalapack.pxstedc(*arguments, **x.more))  # noqa: B023
+
+
 def uncountable_workspaces(grid: ProcessGrid) -> None:
     """What does not fit the library's integers is refused on all ranks, before it is called."""
     x = Operands(grid, "d", "nine")
@@ -635,6 +654,8 @@ def main() -> None:
         single_precision(grid)
         refused(grid)
         refused_together(grid)
+        for dtype in "fD":
+            not_finite(Operands(grid, dtype, "nine"))
     uncountable_workspaces(made[-1])
     for form in FORMS:
         copies(made[0], made[-1], form)
