@@ -176,9 +176,11 @@ class DistributedArray(Distributed):
                 named_layout((1,), name, comm)
 
             guard.attempt(check)
-            meet(group_of(comm), "load", (name,), guard.take_interrupts(), guard.deliver_interrupts)  # type: ignore[arg-type]
+            group = group_of(comm)  # type: ignore[arg-type]
+            meet(group, "load", (name,), guard.take_interrupts(), guard.deliver_interrupts)
             shape = shape_of(desc, dataset=options.get("dataset"), comm=comm)
-            named = named_layout(shape, name, comm)
+            named: Any = guard.attempt(lambda: named_layout(shape, name, comm))
+            meet(group, "load", (name,), guard.take_interrupts())
             return cls(named, load(named, desc, **options))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:

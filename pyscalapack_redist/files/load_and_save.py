@@ -483,8 +483,12 @@ def _described(path: object, dataset: object, comm: object) -> FileArray:
         return _read_description(path, dataset)
     if not hasattr(comm, "Create_group"):
         raise FileError(f"comm = {shown(comm)} must be an mpi4py Intracomm, or be omitted")
-    intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
-    group = group_of(intracomm)
+    return _described_on_all(path, dataset, group_of(comm))  # type: ignore[arg-type]
+
+
+@holding_interrupts
+def _described_on_all(path: object, dataset: object, group: MPIGroup) -> FileArray:
+    """What the first rank reads. Collective: a vote, and the exchange."""
     meet(group, "shape_of, dtype_of")
     return on_first(group, lambda: _read_description(path, dataset))
 
