@@ -96,8 +96,8 @@ def host_array(name: str, array: Any) -> Any:
         return array
     if isinstance(array, np.ma.MaskedArray):
         raise ArrayError(f"{name} is a masked array; the mask would be lost: pass {name}.filled(value)")
-    if isinstance(array, np.ndarray):
-        return array
+    if isinstance(array, np.ndarray):  # of a derived class, in which operators and methods may mean something else
+        return array.view(np.ndarray)
     _check_resolved(name, array)
     device = _attribute(array, "__dlpack_device__")
     try:

@@ -180,6 +180,15 @@ def test_what_is_not_in_the_hosts_memory_is_refused(given: Any, words: str) -> N
         host_array("a", given)
 
 
+@pytest.mark.parametrize("kind", [np.matrix, np.memmap, np.recarray])
+def test_derived_classes_of_numpy_are_arrays_of_the_same_memory(kind: type[Any]) -> None:
+    whole = np.zeros((2, 3))
+    array = host_array("a", whole.view(kind))
+    assert type(array) is np.ndarray
+    assert np.shares_memory(array, whole)
+    assert (array.shape, array.strides, array.dtype) == (whole.shape, whole.strides, whole.dtype)
+
+
 @pytest.mark.parametrize("order", ["F", "C"])
 @pytest.mark.parametrize("dtype", [np.float64, "S3", [("a", "i2"), ("b", "f8")], ("f4", (3,)), object])
 @pytest.mark.parametrize("shape", [(0, 5), (3, 4), (51, LARGE // 50)])

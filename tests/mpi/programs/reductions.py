@@ -335,6 +335,9 @@ def dtypes_that_differ() -> None:
     for result in (swapped.mean(0), swapped.diagonal(), swapped.max(0), swapped.var(1), swapped.mean()):
         assert len(set(WORLD.allgather(result.dtype.str))) == 1
     assert swapped.diagonal().dtype == np.diagonal(whole.astype(">f8")).dtype
+    matrix = psr.DistributedArray(desc, np.asmatrix(x.local) if RANK == 0 else x.local)  # whose * is another product
+    for axis in (0, 1):
+        same(matrix.var(axis), whole.var(axis), "variance of matrices")
     outside = psr.DistributedArray(
         psr.Descriptor((3, 3), 3, psr.ProcessGrid((1, 1), WORLD)), np.eye(3) if RANK == 0 else None
     )
