@@ -193,8 +193,8 @@ def eigh(
     by_elpa = lowest > 0
 
     def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
-        nonlocal in_part, lowest, scale
-        by_part, count, in_part, lowest = in_part, lowest, False, 0  # a second attempt is by another way
+        nonlocal scale
+        by_part, count = (False, 0) if problem.is_refused else (in_part, lowest)  # a second attempt is by another way
         verify = Check(problem, scaled=b is None)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", right=y, exponent=exponent)

@@ -125,6 +125,7 @@ class Problem:
     is_on_one: bool  # whether one process works, by LAPACK
     is_alone: bool  # whether this process computes all, and others wait for that
     is_layout_forced: bool  # whether the layout to work in is an argument, or that of a second attempt
+    is_refused = False  # whether an attempt has been; all ranks know, also where one alone makes it
     target: Descriptor  # layout of the result
 
     def __init__(
@@ -596,6 +597,7 @@ class Problem:
         then, blame, overflows = "", "", False
         ways = [(work, False), *([] if other_work is None else [(other_work, False)]), (other_work or work, True)]
         for compute, elsewhere in ways:
+            self.is_refused = bool(refusals)
             if refusals and self.run(lambda: self._overwritten, any):
                 then = "; there was no second try, as the operand has been overwritten"
                 break

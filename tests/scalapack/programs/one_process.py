@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from types import FrameType
@@ -21,7 +22,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
 from pyscalapack_redist.comm import free_memory, groups
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.linalg import choice, cores, problem, rates, systems
+from pyscalapack_redist.linalg import choice, cores, eigenproblems, problem, rates, systems
 
 N = 40
 MATRIX = random((N, N), "d")
@@ -163,6 +164,29 @@ def errors() -> None:
         assert np.allclose(whole_of(linalg.solve(a, b)), np.linalg.solve(MATRIX, SIDES))
 
 
+def refused() -> None:
+    """What one process has computed, and its check has refused, all ranks compute in another way, if they are more than one."""
+    matrix = MATRIX + MATRIX.T
+    original, tries = eigenproblems._require_part, 0
+
+    def refusing(*arguments: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise problem.WrongResultError("some of it")
+        original(*arguments)
+
+    with (
+        mock.patch.object(eigenproblems, "_require_part", refusing),
+        mock.patch.object(eigenproblems, "PART_ON_ONE", 0),
+        warnings.catch_warnings(record=True, action="always") as warned,
+    ):
+        values, vectors = linalg.eigh(put(matrix, slabs((N, N))), subset_by_index=(0, 3))
+    assert np.allclose(matrix @ whole_of(vectors), whole_of(vectors) * values)
+    assert np.allclose(values, np.linalg.eigvalsh(matrix)[:4])
+    assert ["some of it" in str(each.message) for each in warned] == [True] * (RANK == 0)
+
+
 def room() -> None:
     """What does not fit into a quarter of the least free memory is computed on the grid."""
     n = 300
@@ -205,6 +229,7 @@ def main() -> None:
     arrays_in_irregular_blocks()
     threads()
     errors()
+    refused()
     room()
     trials()
     assert ROWS.size == SIZE
