@@ -12,7 +12,7 @@ from .._kernels.bundle import address_of
 from .._kernels.pages import give_back, keep_small
 from ..comm.group import Group
 from ..diagnostics import log
-from ..exchanges import Exchange, ExchangeOptions
+from ..exchanges import Exchange, ExchangeOptions, Extents
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
 from .local_arrays import BY_COLUMNS, window
@@ -52,6 +52,11 @@ class PanelStage(Stage):
         super().__init__([whole], exchange, options, group)
         self._number, self._make = number, make
         self._parts: dict[int, Stage] = {}  # by order of elements
+
+    @property
+    def extents(self) -> Extents:
+        """Those of all panels: a process may send into one, and receive from another."""
+        return super().extents._replace(unbalanced=1)
 
     def panel(self, element_order: int) -> Panel:
         """The panel, for arrays whose columns (BY_COLUMNS) or rows are contiguous in op(A)."""

@@ -21,6 +21,7 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine import overwriting, room
 from pyscalapack_redist.engine.panels import PANELS
+from pyscalapack_redist.exchanges import EXCHANGES
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -94,6 +95,14 @@ def ranks_with_other_orders() -> None:
     assert np.array_equal(psr.redistribute(A, B)(array().local, overwrite=True), array(B).local)
     scaled = plan(array().local, B.zeros(np.float64), alpha=2.0)
     assert np.array_equal(scaled, 2 * array(B).local)
+
+
+def every_exchange() -> None:
+    """A process may send in one panel and receive in another, where in the whole move it does as much of both."""
+    desc, target = psr.Descriptor((30, 19), (30, 4), COLUMNS), psr.Descriptor((30, 19), None, ROWS)
+    for exchange in EXCHANGES:
+        result = psr.redistribute(desc, target, overwrite=True, exchange=exchange)(array(desc).local)
+        assert np.array_equal(result, array(target).local), exchange
 
 
 # -- what is left of A
@@ -345,6 +354,7 @@ if __name__ == "__main__":
     for _ in range(int(sys.argv[2])):
         random_case(rng)
     ranks_with_other_orders()
+    every_exchange()
     consumed()
     errors_leave_it_whole()
     kept()
