@@ -1,7 +1,7 @@
 """Transfers: one use of a plan on this rank, with its arrays, as a state machine.
 
     QUEUED -> VOTING -> READY -> MOVING -> COMPLETE
-                 |  \\-> ASKING -> CONFIRMING -> READY
+                 |  \\-> [ASKING ->] CONFIRMING -> READY
                  \\-> REFUSING -> REFUSED
 
 It is QUEUED only until it is known whether it votes, which the first call of a plan with agree="first" decides. A call of a
@@ -57,7 +57,7 @@ class State(enum.IntEnum):
     QUEUED = 0  # not begun: an earlier start of the group is not, or whether this one votes is not known
     VOTING = 1  # the vote is cast and not counted
     ASKING = 2  # ranks exchange the dtypes that not all know
-    CONFIRMING = 3  # ranks learn whether all have the memory for these dtypes
+    CONFIRMING = 3  # ranks learn whether all have the memory for these dtypes, or for panels of the order that all vote for
     REFUSING = 4  # the vote failed: ranks learn the reason, and discard messages sent before the vote
     READY = 5  # all ranks have agreed; earlier transfers begin first
     MOVING = 6
@@ -491,6 +491,8 @@ class Transfer(Generic[Result]):
                 self._group.channel, self._ticket + CONTROL, self.operands.dtypes, combine_dtypes
             )
             self.state = State.ASKING
+        elif self.plan.has_panels:
+            self._start_confirming(Guard(), lambda: self._bind(self._bind_agreed(outcome)))
         else:
             self._agree(outcome)
         return True
@@ -504,12 +506,16 @@ class Transfer(Generic[Result]):
         (verdict, known), guard = reply, Guard()
         if verdict is not None:
             guard.error = exchange.error or CollectiveError(self._group.format_verdict(verdict))
-        else:
-            guard.attempt(lambda: self._learn_dtypes(tuple(known)), is_open=False)
+        self._start_confirming(guard, lambda: self._learn_dtypes(tuple(known)))
+        return True
+
+    def _start_confirming(self, guard: Guard, take: Callable[[], None]) -> None:
+        """Take memory, unless this rank has an error, and report whether that failed."""
+        if guard.error is None:
+            guard.attempt(take, is_open=False)
         self.error = guard.error
         self._refuse(list)
         self.state = State.CONFIRMING
-        return True
 
     def _learn_dtypes(self, dtypes: Dtypes) -> None:
         """Take the memory for these dtypes, unless it has been taken for them before the vote."""
@@ -531,8 +537,9 @@ class Transfer(Generic[Result]):
             self.state = State.REFUSING
             return True
         outcome = self._voting.outcome
-        assert self.binding is not None
-        self.binding.remember_dtypes(self._dtypes, int(outcome.order))
+        if self.plan.may_ask_dtypes:
+            assert self.binding is not None
+            self.binding.remember_dtypes(self._dtypes, int(outcome.order))
         self._agree(outcome)
         return True
 
@@ -552,20 +559,24 @@ class Transfer(Generic[Result]):
         """Whether MPI has completed all sends."""
         return self.bound is None or self.progress.is_sent()
 
+    def _bind_agreed(self, outcome: Outcome) -> BoundStages:
+        """Return the exchanges for what all ranks have voted for."""
+        element_order = BY_COLUMNS if self.plan.layouts_between else int(outcome.order) or BY_COLUMNS
+        return self._bind_stages(element_order, int(outcome.item))
+
     def _agree(self, outcome: Outcome) -> None:
         """Adopt the order of elements and the largest element size that all ranks have agreed on."""
         plan, operands, binding = self.plan, self.operands, self.binding
         assert binding is not None
-        element_order = BY_COLUMNS if plan.layouts_between else int(outcome.order) or BY_COLUMNS
-        bound = self._bind_stages(element_order, int(outcome.item))
+        bound = self._bind_agreed(outcome)
         if self.bound is None:
             self._bind(bound)
         elif self.bound is not bound:
             self.bound, self.exchange, self._next = bound, bound.exchanges[self._stage], None
         self._has_elements = bool(bound.item_bytes) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
-        plan.bind_terms(operands, element_order, bound.item_bytes)
+        plan.bind_terms(operands, bound.element_order, bound.item_bytes)
         plan.keep(binding, self.arrays, self.outs, self.targets, bound, continue_call, outcome)
-        if outcome.packed is not None and (outcome.packed != element_order or "packed" in outcome.disputed):
+        if outcome.packed is not None and (outcome.packed != bound.element_order or "packed" in outcome.disputed):
             self._mark = self._voting.number
         self.state = READY
 

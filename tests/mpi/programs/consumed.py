@@ -153,6 +153,14 @@ def errors_leave_it_whole() -> None:
             psr.redistribute(x, B, overwrite=True, **more)  # type: ignore[arg-type]
         with pytest.raises(psr.ScheduleError, match="A moves once, panel by panel"):
             psr.redistribute(A, B, **more)(x.local, overwrite=True)  # type: ignore[call-overload]
+    if SIZE > 1:
+        for exchange in EXCHANGES:
+            with pytest.raises(psr.ArrayError, match="memory_limit = 4 bytes is too small for elements of 8 bytes"):
+                psr.redistribute(x, B, overwrite=True, memory_limit=4, exchange=exchange)
+        fails = mock.patch.object(overwriting.PanelStage, "bind", side_effect=MemoryError)
+        errors = pytest.raises((MemoryError, psr.CollectiveError), match=None if RANK else "MemoryError")
+        with fails if RANK else contextlib.nullcontext(), errors:
+            psr.redistribute(x, B, overwrite=True, memory_limit=2**20)
     ordinary = psr.redistribute(A, B)
     with pytest.raises(psr.ScheduleError, match="not for a batch"):
         psr.batch(ordinary, ordinary)([x.local, x.local], overwrite=True)
