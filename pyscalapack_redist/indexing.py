@@ -70,11 +70,15 @@ def picked(array: Distributed, key: object) -> Any:
         if not isinstance(array.desc, Descriptor):
             meet(group, call, (), guard.take_interrupts(), guard.deliver_interrupts, array)
         in_blocks = in_slabs(array)
-        chosen = guard.attempt(lambda: _chosen(in_blocks, picks or []))
+
+        def choose() -> tuple[Distributed, Descriptor]:
+            chosen = _chosen(in_blocks, picks or [])
+            return chosen, _balanced(in_blocks.desc, chosen.shape, picks or [])
+
+        chosen = guard.attempt(choose)
         meet(group, call, (), guard.take_interrupts(), guard.deliver_interrupts, array)
-        assert picks is not None
         assert chosen is not None
-        return move(chosen, _balanced(in_blocks.desc, chosen.shape, picks))
+        return move(*chosen)
 
 
 def assign(array: Distributed, key: object, value: Any) -> None:

@@ -15,8 +15,10 @@ from .comm.group import first_known
 from .comm.guard import Guard, holding_interrupts
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
-from .door import plan, takes_arrays
-from .engine.spec import communicator_of, group_of_all
+from .door import takes_arrays
+from .engine.make import agreed_plan
+from .engine.options import Options
+from .engine.spec import RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError
 from .layout.arrays import host_array
 from .layout.axis import whole_number
@@ -160,12 +162,17 @@ def _move(
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     comm = communicator_of(desc)
     array, dtype = _agree_on_array(call, desc, read, root)
-    if root is None:  # a copy on each rank
-        whole = Descriptor(desc.shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * desc.ndim)
-    else:
-        whole = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
-    source, target = (desc, whole) if call == "gather" else (whole, desc)
-    return plan(source, target, dtype=dtype, comm=comm)(array, out), dtype
+
+    def whole_layout() -> Descriptor:
+        if root is None:  # a copy on each rank
+            return Descriptor(desc.shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * desc.ndim)
+        return Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
+
+    with Guard() as guard:
+        whole = guard.attempt(whole_layout)
+        source, target = (desc, whole) if call == "gather" else (whole, desc)
+        agreed = agreed_plan(guard, source, target, Options(dtype=dtype, comm=comm), RETURNS_PLAN, guard.error)
+    return agreed.plan(array, out), dtype
 
 
 def _agree_on_array(
