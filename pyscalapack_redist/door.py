@@ -190,20 +190,17 @@ def local_result(plan: Redistribution, array: Any, out: Any = None, **factors: A
 
 
 def call_consuming(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
-    """Call a plan that does the same and consumes A. Collective, as the call, with one vote more for that plan."""
+    """Call a plan that does the same and consumes A. Collective, as the call; all ranks agree on that plan each time."""
     inside, options = plan.inside, plan.inside.options
     if options is None:
         error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")
         return start_use(inside, a, out, alpha, beta, error=error).wait()
-    if inside.has_panels:
-        return plan(a, out, alpha=alpha, beta=beta)
-    pair = inside.pairs[0]
-    with Guard():  # of both votes: an interrupt of the first goes into the second
-        # the group keeps the plan: whether this rank has asked for it before says nothing of others
-        options = overwriting(options._replace(dtype=pair.dtype))
+    if not inside.has_panels:
         with Guard() as guard:
-            consuming = agreed_plan(guard, pair.desc_a, pair.desc_b, options, RETURNS_PLAN).plan
-        return consuming(a, out, alpha=alpha, beta=beta)
+            options = overwriting(options)
+            layouts = inside.pairs[0].desc_a, inside.pairs[0].desc_b
+            plan = agreed_plan(guard, *layouts, options, RETURNS_PLAN).plan
+    return plan(a, out, alpha=alpha, beta=beta)
 
 
 def call_with(plan: Redistribution, arrays: Sequence[Any], outs: Sequence[Any], alpha: object, beta: object) -> Any:

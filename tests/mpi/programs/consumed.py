@@ -93,6 +93,9 @@ def ranks_with_other_orders() -> None:
         local = np.array(array().local, order=orders[RANK % 2])  # type: ignore[call-overload]
         assert np.array_equal(plan(local), array(B).local)
     assert np.array_equal(psr.redistribute(A, B)(array().local, overwrite=True), array(B).local)
+    ordinary = psr.redistribute(A, B, **({"dtype": np.float64} if RANK == 0 else {}))  # which rank 0 has not asked for yet
+    for _ in range(2):
+        assert np.array_equal(ordinary(array().local, overwrite=True), array(B).local)
     scaled = plan(array().local, B.zeros(np.float64), alpha=2.0)
     assert np.array_equal(scaled, 2 * array(B).local)
 
@@ -164,6 +167,8 @@ def errors_leave_it_whole() -> None:
     ordinary = psr.redistribute(A, B)
     with pytest.raises(psr.ScheduleError, match="not for a batch"):
         psr.batch(ordinary, ordinary)([x.local, x.local], overwrite=True)
+    with pytest.raises(psr.ScheduleError, match=r"plan 1 consumes A \(overwrite=True\), which a batch does not"):
+        psr.batch(ordinary, plan)
     with pytest.raises(psr.ScheduleError, match="must be True"):
         psr.redistribute(x, B, overwrite=1)  # type: ignore[call-overload]
     assert as_expected(x)
