@@ -30,7 +30,7 @@ def write_group(folder: Path, **files: object) -> None:
 def test_of_the_machine(kernel: Path) -> None:
     assert free_memory.free_memory() == 80 * 1024
     (kernel / "own").write_text("0::/job\n")
-    write_group(kernel / "mount" / "job", memory_max="max", memory_current=5, memory_stat="inactive_file 0")
+    write_group(kernel / "mount" / "job", memory_max="max", memory_current=5, memory_stat="inactive_file 0\nactive_file 0")
     assert free_memory.free_memory() == 80 * 1024, "a group without a limit"
     (kernel / "meminfo").unlink()
     assert free_memory.free_memory() == 0
@@ -39,8 +39,8 @@ def test_of_the_machine(kernel: Path) -> None:
 def test_of_a_group_or_one_around_it(kernel: Path) -> None:
     (kernel / "own").write_text("0::/job/step\n")
     write_group(kernel / "mount/job", memory_max=5000, memory_current=3000, memory_stat="inactive_file 200\nactive_file 300")
-    write_group(kernel / "mount/job/step", memory_max="max", memory_current=2000, memory_stat="inactive_file 1")
-    assert free_memory.free_memory() == 2500
+    write_group(kernel / "mount/job/step", memory_max="max", memory_current=2000, memory_stat="inactive_file 1\nactive_file 0")
+    assert free_memory.free_memory() == 2000 + 200 + 300
     write_group(kernel / "mount/job/step", memory_max=2100)
     assert free_memory.free_memory() == 101
     write_group(kernel / "mount/job/step", memory_current=9000)
@@ -55,7 +55,7 @@ def test_of_groups_of_version_1(kernel: Path) -> None:
     files = {"memory_limit_in_bytes": 900, "memory_usage_in_bytes": 300, "memory_stat": STAT}
     write_group(kernel / "mount/memory/job", **files)
     write_group(kernel / "mount/memory/other", **{**files, "memory_limit_in_bytes": 301})
-    assert free_memory.free_memory() == 640
+    assert free_memory.free_memory() == 600 + 30 + 10
 
 
 def test_of_this_machine() -> None:
