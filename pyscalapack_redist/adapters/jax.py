@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -69,11 +70,17 @@ class JaxArrays(Adapter):
 
 
 def _check_elements(x: Any) -> None:
-    """Raise an ArrayError for what stands for an array inside a transformation."""
+    """Raise an ArrayError for what stands for an array inside a transformation, and for summands."""
     if isinstance(x, import_module("jax").core.Tracer):
         raise ArrayError(
             "the jax.Array is being traced, inside jit or another transformation, and has no elements yet: call this "
             "outside, on the result"
+        )
+    spec = getattr(x.sharding, "spec", None)
+    if getattr(spec, "unreduced", None):
+        raise ArrayError(
+            f"the jax.Array has the sharding {spec}, and along its unreduced axes summands, which are not added: add them "
+            "first, by jax.reshard to a PartitionSpec without unreduced="
         )
 
 
@@ -149,8 +156,9 @@ def _assembled(sharding: Any, shape: tuple[int, ...], boxes: dict[tuple[int, ...
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise ArrayError(f'JAX would convert {dtype}: jax.config.update("jax_enable_x64", True) keeps it')
     arrays, used = [], set()
+    own = functools.partial(jax.sharding.SingleDeviceSharding, memory_kind=sharding.memory_kind)
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         starts = _starts(index, shape)
-        arrays.append(jax.device_put(boxes[starts].copy() if starts in used else boxes[starts], device))
+        arrays.append(jax.device_put(boxes[starts].copy() if starts in used else boxes[starts], own(device)))
         used.add(starts)
     return jax.make_array_from_single_device_arrays(shape, sharding, arrays, dtype=dtype)

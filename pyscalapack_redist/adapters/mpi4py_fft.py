@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
-from ..errors import DescriptorError
+from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .adapter import Adapter, Blueprint, View
@@ -34,6 +34,12 @@ class Pencils(Adapter):
         pencil = _pencil(x)
         grid = _grid(pencil, comm)
         if _is_array(x):
+            strides = [stride for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]
+            if strides != sorted(strides, reverse=True):
+                raise ArrayError(
+                    "the DistArray is a transposed view of each process's part, and has the pencil of the array that is not "
+                    'transposed: pass that, with op="T" of redistribute'
+                )
             shape = x.shape if pencil is None else x.shape[: x.rank] + pencil.shape
             return View(_layout(shape, grid, x.rank, pencil is None), x.view(np.ndarray))
         return View(_layout(pencil.shape, grid), ... if x is pencil else x[1])

@@ -120,6 +120,9 @@ def check_memory() -> None:
         first,
     )
 
+    pinned = NamedSharding(sharding.mesh, P("x"), memory_kind="pinned_host")
+    check(psr.redistribute(x, like=sharded(0 * whole, pinned)), whole, pinned)
+
 
 def check_linalg() -> None:
     """Results are JAX's, in the sharding of the operand that they are like."""
@@ -174,6 +177,12 @@ def check_errors() -> None:
     number = sharded(np.array(1.0), NamedSharding(sharding.mesh, P()))
     raises(lambda: psr.as_distributed(number), "no dimensions")
     raises(lambda: psr.as_distributed(jax.random.key(0)), "key_data")
+    explicit = jax.make_mesh((DEVICES,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    of_summands = NamedSharding(explicit, P(None, unreduced={"x"}))
+    parts = [jax.device_put(np.ones((2, 2)), device) for device in jax.local_devices()]
+    summands = jax.make_array_from_single_device_arrays((2, 2), of_summands, parts)
+    raises(lambda: psr.as_distributed(summands), "summands, which are not added", "jax.reshard")
+    raises(lambda: psr.redistribute(blocks, like=summands), "jax.reshard")
     halves = sharded(numbers((DEVICES, 3), jax.numpy.bfloat16), sharding)
     raises(lambda: psr.save(halves, "nothing.npy"), "has dtype bfloat16", "local.view(numpy.int16)")
     if SIZE > 1:

@@ -68,7 +68,10 @@ def check_wrong() -> None:
     u = DistArray((8, 9), [0, 1])
     assert isinstance(psr.linalg.eigvalsh(DistArray((8, 8), [0, 1], val=1)), np.ndarray)
     check_linalg(DistArray((9, 9), [1, 0]))
-    check_refused(lambda: psr.as_distributed(u.T if WORLD.Get_rank() == 0 else u), "has shape (9, ")
+    check_refused(lambda: psr.as_distributed(u.T if WORLD.Get_rank() == 0 else u), "a transposed view")
+    square = DistArray((4 * WORLD.Get_size(), 4), [0, 1])  # whose parts have the shape of their transposes
+    check_refused(lambda: psr.gather(square.T), "a transposed view")
+    assert psr.as_distributed((square + 1j * square).real).shape == (4 * WORLD.Get_size(), 4)
     check_refused(lambda: psr.as_distributed(u.pencil), "without elements")
     check_refused(lambda: psr.as_distributed(u if WORLD.Get_rank() else u.pencil), "without elements")
     check_refused(lambda: psr.redistribute(u, like=DistArray((8, 8, 8))), "cannot be like")
