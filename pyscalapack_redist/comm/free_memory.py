@@ -23,7 +23,7 @@ def free_memory() -> int:
     with contextlib.suppress(OSError, ValueError, StopIteration):
         free.append(1024 * _number(MEMINFO, "MemAvailable:"))
     for group in _groups():
-        for limit, usage, prefix in FILES:
+        for limit, usage, reclaimable in FILES:
             with contextlib.suppress(OSError, ValueError, StopIteration):  # "max" is no number
                 room = int((group / limit).read_text()) - int((group / usage).read_text())
                 free.append(room + sum(_number(group / "memory.stat", name, 0) for name in reclaimable))
