@@ -195,12 +195,15 @@ def call_consuming(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any
     if options is None:
         error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")
         return start_use(inside, a, out, alpha, beta, error=error).wait()
-    if not inside.has_panels:
+    if inside.has_panels:
+        return plan(a, out, alpha=alpha, beta=beta)
+    pair = inside.pairs[0]
+    with Guard():  # of both votes: an interrupt of the first goes into the second
+        # the group keeps the plan: whether this rank has asked for it before says nothing of others
+        options = overwriting(options._replace(dtype=pair.dtype))
         with Guard() as guard:
-            options = overwriting(options)
-            layouts = inside.pairs[0].desc_a, inside.pairs[0].desc_b
-            plan = agreed_plan(guard, *layouts, options, RETURNS_PLAN).plan
-    return plan(a, out, alpha=alpha, beta=beta)
+            consuming = agreed_plan(guard, pair.desc_a, pair.desc_b, options, RETURNS_PLAN).plan
+        return consuming(a, out, alpha=alpha, beta=beta)
 
 
 def call_with(plan: Redistribution, arrays: Sequence[Any], outs: Sequence[Any], alpha: object, beta: object) -> Any:

@@ -343,8 +343,6 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
             raise ScheduleError(f"plan {k} adds summands (reduce=), which a batch does not: call it by itself")
         if plan.inside.has_panels:
             raise ScheduleError(f"plan {k} consumes A (overwrite=True), which a batch does not: call it by itself")
-        if plan.inside.has_panels:
-            raise ScheduleError(f"plan {k} consumes A (overwrite=True), which a batch does not: call it by itself")
         if len(plan.inside.stages) > 1 or plan.inside.direct_stage is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
