@@ -140,6 +140,8 @@ def _check_resolved(name: str, array: Any) -> None:
 def _from_dlpack(array: Any) -> Any:
     """Convert by DLPack. Some versions of NumPy return a read-only array; then try the object's own conversion as well."""
     result = np.from_dlpack(array)
+    if result.flags.owndata and result.size:  # in place of the address 0 NumPy has taken new memory
+        raise BufferError("it has no memory of its own")
     if not result.flags.writeable and _attribute(array, "__array__") is not None:
         converted = np.asarray(array)
         if _memory_of(converted) == _memory_of(result):

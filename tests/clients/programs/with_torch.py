@@ -17,6 +17,7 @@ from mpi4py import MPI
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor._shards_wrapper import LocalShardsWrapper
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import pyscalapack_redist as psr
@@ -372,6 +373,11 @@ def check_errors() -> None:
     check_refused(lambda: psr.as_distributed(sharded(torch.tensor(1.0), mesh, [Replicate()])), "no dimensions")
     nowhere = DTensor.from_local(torch.empty(6, 8, device="meta"), mesh, [Replicate()])
     check_refused(lambda: psr.as_distributed(nowhere), "the device meta")
+    rows = psr.Descriptor((6, 8), None, psr.ProcessGrid((SIZE, 1), WORLD))
+    nothing = torch._efficientzerotensor(rows.local_shape)
+    for wrapper in (nothing, LocalShardsWrapper([torch.ones(rows.local_shape)], [(0, 0)])):
+        if all(WORLD.allgather(wrapper.numel())):
+            check_refused(lambda: psr.as_distributed((rows, wrapper)), "no memory of its own")  # noqa: B023
     conjugate = sharded(whole.to(torch.complex64), mesh, [Shard(0)]).conj()
     check_refused(lambda: psr.as_distributed(conjugate), "resolve_conj()")
     sums = psr.DistributedArray.from_function(psr.layout_of(x), lambda i, j: i + j, np.longdouble)
