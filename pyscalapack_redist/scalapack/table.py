@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import without_avx2
-from ..errors import DescriptorError
+from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.letters import DIAGONALS, FACTORS, NORMS, SIDES, TRANSPOSES, TRIANGLES, letter_of
@@ -229,6 +229,7 @@ class LibraryCall:
         if routine.iterates:
             require_finite(self.name, is_finite(self.desc, self._operands[0].array, arguments.get("uplo", "")))
         self._workspaces = workspaces(self.name, routine.name, self.kind, arguments)
+        self._numbers = [str(complex(arguments[name])) for name in NUMBERS if name in routine.names]
         arguments.update({operand.name: operand for operand in self._operands})
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
         with np.errstate(all="ignore"):  # what the user has asked NumPy to raise is not for what is between ranks
@@ -289,7 +290,7 @@ class LibraryCall:
         return [self.arguments.get(name, name) for name in self._routine.names]
 
     def _entry(self) -> Entry:
-        words = tuple([value for value in self._values() if isinstance(value, str | int)])
+        words = (*(value for value in self._values() if isinstance(value, str | int)), *self._numbers)
         arrays = [operand.array for operand in self._operands if operand.array is not None and operand.array.size]
         descs = [operand.desc for operand in self._operands]
         return Entry(
@@ -482,6 +483,17 @@ def _pivots_size(call: LibraryCall) -> int:
     return int(call.desc.local_shape[0] + call.desc.block[0])
 
 
+def _pivots(call: LibraryCall) -> NDArray[Any]:
+    """Those of an earlier call. With a row that is not there the library ends the program."""
+    pivots = check_vector("pivots", call.arguments["pivots"], _pivots_size(call), np.dtype(np.intc), "pxgetrf")
+    rows, used = call.desc.shape[0], pivots[: call.desc.local_shape[0]]
+    if call.desc.parent is None and used.size and not 1 <= used.min() <= used.max() <= rows:
+        raise ArrayError(
+            f"pivots has {used.min()} to {used.max()}: pass what pxgetrf returned on this rank, rows 1 to {rows}"
+        )
+    return pivots
+
+
 LETTERS = {
     "uplo": TRIANGLES,
     "diag": DIAGONALS,
@@ -502,6 +514,7 @@ SIZES = (
     "reduced",
     "reflected",
 )  # if one is 0, the library is not called
+NUMBERS = ("alpha", "beta")
 REDUCTIONS = {"mqr": "pxgeqrf", "mbr": "pxgebrd", "mtr": "pxsytrd"}  # by the end of the name that multiplies
 WORKSPACES = ("work", "rwork", "iwork")  # sized by a query; rwork for complex numbers only
 RETURN_TYPES = {("lange", "f"): ctypes.c_float, ("lange", "d"): ctypes.c_double}  # by name and dtype of the real parts
@@ -523,9 +536,7 @@ ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     "info": lambda call: np.zeros(1, np.intc),
     # results of one routine that another reads
     "new_pivots": lambda call: np.zeros(_pivots_size(call), np.intc),
-    "pivots": lambda call: check_vector(
-        "pivots", call.arguments["pivots"], _pivots_size(call), np.dtype(np.intc), "pxgetrf"
-    ),
+    "pivots": _pivots,
     "adjoint": _adjoint,
     "factors": _reflector_factors,
     **dict.fromkeys(("d", "e"), _bidiagonal_vector(real=True)),

@@ -505,6 +505,7 @@ def refused(grid: ProcessGrid) -> None:
     cases: list[tuple[type[Exception], str, Callable[[], object]]] = [
         (ArrayError, "tau is None: pass what pxgebrd", lambda: scalapack.pxormbr(a, fine, None, b, fine)),
         (ArrayError, "tau is None: pass what pxgeqrf", lambda: scalapack.pxormqr(a, fine, None, b, fine)),
+        (ArrayError, "pivots has 0 to 0: pass what", lambda: scalapack.pxgetrs(a, even, pivots, sides.zeros(), sides)),
         (ArrayError, "pivots is None", lambda: scalapack.pxgetrs(a, even, None, sides.zeros(), sides)),
         (ArrayError, "a is None, but this rank is in the grid", lambda: copy(None, fine, b, fine)),
         (ArrayError, "a is a list: it must be a NumPy array", lambda: copy([[1.0]], fine, b, fine)),
@@ -598,6 +599,8 @@ def refused_together(grid: ProcessGrid) -> None:
         ),
         ("the dtype must be .* float", lambda: getrf(mixed, desc, comm=WORLD)),
         (r"p\?potrf\('L', 12\)", lambda: potrf(a, desc, "UL"[last], comm=WORLD)),
+        (r"p\?gemm\(.*'\(1\+0j\)'", lambda: scalapack.pxgemm(*[a, desc] * 2, zero, desc, alpha=1 + last, comm=WORLD)),
+        (r"p\?gemm\(.*'0j'", lambda: scalapack.pxgemm(*[a, desc] * 2, zero, desc, beta=int(last), comm=WORLD)),
         (r"p\?potrf\('L', 12\)", lambda: (potrf if last else getrf)(a, desc, comm=WORLD)),
     ]
     for words, call_all in unlike:
