@@ -83,12 +83,6 @@ def test_no_file_left_while_waiting() -> None:
     assert run(PROGRAMS / "defects.py", 2, "alone", alone=True).stdout == "OK\n"
 
 
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, ""), (3, "0,1,2"), long(4, "")])
-def test_one_rank_has_another_layout(ranks: int, nodes: str, tmp_path: Path) -> None:
-    env = {"PYSCALAPACK_REDIST_NODES": nodes, "PYSCALAPACK_REDIST_TIMEOUT": "100"}
-    assert run(PROGRAMS / "another_layout.py", ranks, tmp_path, env=env, alone=True).stdout == "OK\n"
-
-
 @pytest.mark.parametrize(("ranks", "way"), [(2, "call"), *(long(3, way) for way in ("wait", "batch", "test"))])
 def test_a_rank_that_dies_is_an_error_on_the_others(ranks: int, way: str) -> None:
     done = run(PROGRAMS / "dying_rank.py", ranks, way, timeout=60, check=False, survive=True)

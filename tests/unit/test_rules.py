@@ -151,35 +151,6 @@ def test_all_that_is_shown_has_a_docstring_and_says_whether_it_is_collective() -
                 assert "ollective" in text, f"{name}.{inner}"
 
 
-COLLECTIVE = re.compile(r"(?<![Nn]ot )\b[Cc]ollective\b(?! there)")
-
-
-def is_collective(thing: Any) -> bool:
-    """Whether the docstring, without its sections, says so, for all uses or for some."""
-    text = (inspect.getdoc(thing) or "").partition("\n---")[0]
-    return COLLECTIVE.search(" ".join(text.split())) is not None
-
-
-def test_every_collective_call_is_tried_by_one_rank_alone() -> None:
-    """The table is read as text: it loads MPI."""
-    calls: set[str] = {"tools.cli.run", "DistributedArray.__add__"}  # operators are those of the class above
-    for name, thing in public():
-        short = thing.__name__ if thing in RETURNED else name.removeprefix(f"{PACKAGE}.")
-        if inspect.isclass(thing):
-            calls.update(f"{short}.{inner}" for inner, member in members(thing) if is_collective(member))
-        elif callable(thing) and is_collective(thing):
-            calls.add(short)
-    tree = ast.parse((ROOT / "tests" / "collective_calls.py").read_text())
-    (table,) = (
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "TABLE"
-    )
-    assert isinstance(table, ast.Dict)
-    rows = {key.value for key in table.keys if isinstance(key, ast.Constant)}
-    assert rows == calls - {"Transfer.call_again"}  # of the engine
-
-
 def test_docstrings_are_of_what_they_describe(caplog: pytest.LogCaptureFixture) -> None:
     """The parser of the site finds nothing to warn of: parameters that are none, sections that are not as NumPy's."""
     caplog.set_level(logging.WARNING)

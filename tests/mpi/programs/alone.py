@@ -11,14 +11,16 @@ import io
 import itertools
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from collective_calls import ALWAYS_FIRST, FIRST, TABLE, Row, Scene, call_between, folder_of, make_two_sides
+from collective_calls import ALWAYS_FIRST, FIRST, TABLE, call_between, call_on, folder_of, make_two_sides, scene_of
 from mpi4py import MPI
+from operations import Operation
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import waiting
+from pyscalapack_redist.comm.groups import group_of
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -28,15 +30,14 @@ SOME = ("linalg.solve", "scalapack.pxgetrf")
 HAVE = "has" if SIZE == 2 else "have"
 
 
-def waits(name: str, row: Row, scene: Scene, value: Any, rest: str) -> None:
+def waits(name: str, call: Callable[[], object], words: str, rest: str) -> None:
     """The call is reported, and raises."""
     output = io.StringIO()
     with contextlib.redirect_stderr(output), pytest.raises(psr.WaitTimeoutError) as caught:
-        row.call(scene, value)
-    words = row.words or f"{name}()"
+        call()
     for text in (output.getvalue(), str(caught.value)):
         assert f"rank {RANK} has waited for " in text, (name, text)
-        assert words in text, (name, text)
+        assert (words or f"{name}()") in text, (name, text)
         assert rest in text, (name, text)
     assert output.getvalue().count("\n") == 1, (name, output.getvalue())
     assert isinstance(caught.value, TimeoutError)
@@ -48,54 +49,53 @@ def limited(on: bool) -> None:
     os.environ["PYSCALAPACK_REDIST_TIMEOUT"] = str(LIMIT if on else 0)
 
 
-def later_calls(rows: dict[str, Row]) -> None:
+def later_calls(rows: dict[str, Operation]) -> None:
     """Calls over ranks that have made others."""
     scenes = []
     for number, row in enumerate(rows.values()):
-        scene = Scene(WORLD.Dup(), folder_of(sys.argv), number)
-        scenes.append((scene, row.before(scene)))
-    for scene, _ in scenes:
-        group_waiting = scene.plan.inside.group._waiting
+        comm = WORLD.Dup()
+        call_on(comm)
+        scenes.append(scene_of(row, comm, folder_of(sys.argv), number))
+    for scene in scenes:
+        group_waiting = group_of(scene.comm)._waiting
         group_waiting._timeout, group_waiting._limit = PATIENCE, LIMIT
     WORLD.Barrier()
-    for (name, row), (scene, value) in itertools.islice(zip(rows.items(), scenes, strict=True), RANK, None, SIZE):
-        waits(name, row, scene, value, f": {OTHERS} {HAVE} not called it")
+    for (name, row), scene in itertools.islice(zip(rows.items(), scenes, strict=True), RANK, None, SIZE):
+        waits(name, lambda row=row, scene=scene: row.call(scene), row.words, f": {OTHERS} {HAVE} not called it")  # type: ignore[misc]
         if name != "ProcessGrid.close":
             with pytest.raises(psr.RedistributionError, match=r"cannot redistribute any more|has aborted"):
-                row.call(scene, value)
+                row.call(scene)
     WORLD.Barrier()
 
 
-def first_calls(rows: dict[str, Row]) -> None:
+def first_calls() -> None:
     """Rank 0 gives up; the others come later, and hear of it."""
-    for number, (name, row) in enumerate(rows.items()):
-        scene = Scene(WORLD.Dup(), folder_of(sys.argv), number)
-        value = row.before(scene)
+    path = folder_of(sys.argv) / "0.npy"
+    for name, row in FIRST.items():
+        value = row.before(WORLD.Dup())
         WORLD.Barrier()
         limited(RANK == 0)
         if RANK == 0:
-            waits(name, row, scene, value, "rank 1 has not called it")
+            waits(name, lambda row=row, value=value: row.call(path, value), "", "rank 1 has not called it")  # type: ignore[misc]
             with pytest.raises(psr.CollectiveError, match="cannot redistribute any more"):
-                row.call(scene, value)
+                row.call(path, value)
         WORLD.Barrier()
         if RANK:
             with pytest.raises(psr.CollectiveError, match=r"rank \d has (aborted|ended)"):
-                row.call(scene, value)
+                row.call(path, value)
         WORLD.Barrier()
         limited(False)
 
 
 def two_sides() -> None:
     """The first call between two sides, by one rank."""
-    scene = Scene(WORLD.Dup(), folder_of(sys.argv), 0)
-    sides = make_two_sides(scene)
-    row = Row(lambda _, sides: call_between(sides))
+    sides = make_two_sides(WORLD.Dup())
     limited(True)
     WORLD.Barrier()
     if RANK == 0:
-        waits("redistribute", row, scene, sides, "not all of them have called it")
+        waits("redistribute", lambda: call_between(sides), "", "not all of them have called it")
         with pytest.raises(psr.CollectiveError, match="these two sides cannot redistribute any more"):
-            row.call(scene, sides)
+            call_between(sides)
     limited(False)
     WORLD.Barrier()
     if RANK:
@@ -109,7 +109,7 @@ def main() -> None:
     if sys.argv[2:] == ["some"]:
         left_out |= {name for name in TABLE if name.startswith(("linalg.", "scalapack."))} - {*SOME}
     later_calls({name: row for name, row in TABLE.items() if name not in left_out})
-    first_calls(FIRST)
+    first_calls()
     if SIZE % 2 == 0:
         two_sides()
     if RANK == 0:

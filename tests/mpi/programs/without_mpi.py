@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collective_calls import TABLE, Scene, folder_of
+from collective_calls import TABLE, folder_of, scene_of
 from mpi4py import MPI
+from operations import OPERATIONS, Scene
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.tools import cli
@@ -56,8 +57,8 @@ AFTER: dict[str, Callable[[Scene], object]] = {
     "ProcessGrid.context": lambda s: s.grid.context,
     "Descriptor.to_array": lambda s: s.desc.to_array(),
     "pickle": lambda s: pickle.loads(pickle.dumps(s.desc)),
-    "relabel": lambda s: psr.relabel(s.desc, s.columns),
-    "relabel_report": lambda s: psr.relabel_report(s.desc, s.columns),
+    "relabel": lambda s: psr.relabel(s.desc, s.target),
+    "relabel_report": lambda s: psr.relabel_report(s.desc, s.target),
     "array @ array": lambda s: s.a @ s.a,
     "linalg.layout_for": lambda s: psr.linalg.layout_for("solve", (9, 9), s.comm),
 }
@@ -90,18 +91,19 @@ def before_init(folder: Path) -> None:
 
 def after_finalize(folder: Path) -> None:
     """Calls of each row of the table, for which all had been prepared."""
-    scenes = [Scene(SELF.Dup(), folder, number) for number in range(len(TABLE))]
-    values = [row.before(scene) for row, scene in zip(TABLE.values(), scenes, strict=True)]
-    other = Scene(WORLD, folder, len(TABLE))
+    scenes = [scene_of(row, SELF.Dup(), folder, number) for number, row in enumerate(TABLE.values())]
+    other = scene_of(OPERATIONS["scalapack.pxgemm"], WORLD, folder, len(TABLE))
+    assert other.grid.has_context
+    assert other.plan
     MPI.Finalize()
     words = "MPI has been finalized"
-    for (name, row), scene, value in zip(TABLE.items(), scenes, values, strict=True):
+    for (name, row), scene in zip(TABLE.items(), scenes, strict=True):
         if name == "ProcessGrid.close":
-            row.call(scene, value)  # nothing is left to free
+            row.call(scene)  # nothing is left to free
         elif name == "tools.cli.run":
-            assert row.call(scene, value) == cli.BAD_USAGE
+            assert row.call(scene) == cli.BAD_USAGE
         else:
-            refused(name, words, lambda row=row, scene=scene, value=value: row.call(scene, value))  # type: ignore[misc]
+            refused(name, words, lambda row=row, scene=scene: row.call(scene))  # type: ignore[misc]
     for name, call in AFTER.items():
         refused(name, words, lambda call=call: call(other))  # type: ignore[misc]
     for call in LOCAL.values():

@@ -1,0 +1,111 @@
+"""What may be refused: where an error on all ranks, in the package's words, is right though NumPy has a result."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Of an operation, of what its operands are like, and of the error's text; the first line that fits an operation and a
+# setting says what the text must be.
+REFUSALS = [
+    # what elements may be
+    (r".", r"dtype=objects", r"dtype object|of a fixed size|dtype O|must be one of|object"),
+    (
+        r"^(linalg|scalapack|numpy\.linalg)",
+        r"dtype=(?!float32|float64|complex64|complex128)",
+        r"ScaLAPACK does not have|must be|dtype",
+    ),
+    (r"^scalapack", r"(layout|memory|difference|shape|values|dtype)=", r"."),
+    (r".", r"kind=(a class of our name|a NumPy array|a pair with None)", r"."),
+    # as SciPy refuses them
+    (r"^linalg", r"values=(a NaN|NaNs|an inf|inf and)", r"must not contain infs or NaNs"),
+    (r"^linalg", r"values=(zeros|-0.0|all equal)", r"singular|not positive definite|not of full rank"),
+    (r"alpha beta|op=|reduce", r"dtype=", r"can be multiplied or conjugated|sums are made of"),
+    (r"save|load", r"dtype=", r"cannot name|cannot be"),
+    (r"unchecked", r"values=", r"."),
+    (r"^(Redistribution|Transfer|batch|plan dtype)", r"layout=", r"its dtype is not known on this rank"),
+    (r"^(gather|save)$", r"layout=tiles", r"must be a Descriptor"),
+    (r"load|_of$|save", r"dtype=fields out of order", r"."),
+    (r"from_array", r"layout=", r"."),
+    (r"save .h5", r"dtype=", r"No conversion path"),
+    (r"of a part", r"shape=no rows", r"subset_by_index"),
+    (r"__eq__|__ne__|operator (eq|ne)", r"dtype=(fields|void|text|times|bytes)", r"ufunc"),
+    (r"batch overwrite", r".", r"consumes A .*, which a batch does not"),
+    (r"memory_limit=1$", r".", r"memory_limit = 1 bytes is too small"),
+    # what tiles are not for
+    (r"overwrite", r"layout=tiles", r"overwrite = True is not for tiles"),
+    (r"via=", r"layout=tiles", r"is not for tiles"),
+    (r"datatypes", r"layout=tiles", r"with tiles"),
+    (r"fill|mirror", r"layout=tiles", r"is not for tiles"),
+    (r"^batch", r"layout=tiles", r"is of tiles"),
+    (r"__getitem__ a view|overwrite a part", r"layout=tiles", r"has no sub-arrays"),
+    (r"block$", r"layout=tiles", r"has no blocks and no grid"),
+    (r"__setitem__", r"layout=tiles", r"takes numbers and NumPy arrays only|has no sub-arrays"),
+    (r"^scalapack|^linalg", r"layout=tiles", r"must be a Descriptor|Tiles|tiles"),
+    # layouts that must be equal, or are for one kind of blocks
+    (r"^numpy\.(where|maximum|subtract)|mask", r"layout=", r"bring both into one|must be in the layout of the array"),
+    (r"via=lcm", r"layout=(irregular|balanced)", r"is for blocks of one size"),
+    (r"to itself|like", r"layout=a part", r"out is missing: B is a sub-array"),
+    # what is not written
+    (r".", r"memory=read-only", r"read-only"),
+    (r"overwrite", r"layout=replicas", r"replica|copies|several"),
+]
+
+
+def may_refuse(case: Any, outcome: Any) -> bool:
+    """Whether an error is what the documents say."""
+    setting = str(case.setting)
+    return any(
+        re.search(operation, case.operation) and re.search(odd, setting) and re.search(text, outcome.text)
+        for operation, odd, text in REFUSALS
+    )
+
+
+def not_compared(case: Any) -> bool:
+    """Whether the result means nothing, so that it is not compared."""
+    if case.setting.values in EDGES and (case.operation == "linalg.matmul" or "check=False" in case.operation):
+        return True
+    if case.operation.startswith(("scalapack", "linalg.eigh unchecked")) and case.setting.values in (
+        *EDGES,
+        *SINGULAR,
+        *SMALL,
+    ):
+        return True
+    if case.setting.dtype == "int4" and re.search("mean|var|std", case.operation):  # NumPy's wrap
+        return True
+    if case.operation in ("linalg.slogdet", "linalg.det") and case.setting.values in EDGES:
+        return True
+    if case.operation == "eye" and case.setting.dtype in (
+        "bytes",
+        "text",
+        "objects",
+        "void",
+        "fields",
+        "fields out of order",
+    ):
+        return True
+    if case.operation == "layout_of" and case.setting.difference == "another dtype":
+        return True
+    if " like" in case.operation and case.setting.difference == "another dtype" and case.role == "b":
+        return True
+    if "norm" in case.operation and case.setting.values in (*EDGES, *SMALL):  # where NumPy's squares overflow or vanish
+        return True
+    if "alpha beta" in case.operation and case.setting.values in EDGES:  # a real factor of a complex number
+        return True
+    return bool(re.search("load|dtype_of", case.operation)) and case.setting.dtype in OF_NO_FILE
+
+
+EDGES = (
+    "huge",
+    "tiny",
+    "subnormal",
+    "a NaN",
+    "NaNs of each part",
+    "an inf",
+    "inf and -inf",
+)  # where LAPACK may overflow
+SMALL = ("a subnormal imaginary part", "large squares")
+SINGULAR = ("zeros", "-0.0", "all equal", "extreme integers")
+
+
+OF_NO_FILE = ("bfloat16", "float8_e4m3fn", "int4")  # which NumPy reads back as void

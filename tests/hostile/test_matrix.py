@@ -1,0 +1,37 @@
+"""The matrix of hostile operands: all pairs in the long tier, and a sample of the day in the default one."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+import pytest
+from launch import run
+
+FOLDER = Path(__file__).parent
+PARTS = 8
+# A sample is another one each day; a run of the same seed is the same. What has failed prints its seed.
+SEED = int(os.environ.get("PYSCALAPACK_REDIST_HOSTILE_SEED", datetime.date.today().strftime("%Y%m%d")))
+ENV = {"PYSCALAPACK_REDIST_TIMEOUT": "20"}
+
+
+def test_nothing_is_missing() -> None:
+    assert run(FOLDER / "completeness.py", 1).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(("ranks", "seconds"), [(1, 10), (2, 30), (3, 20)])
+def test_sample(ranks: int, seconds: int) -> None:
+    done = run(FOLDER / "matrix.py", ranks, seconds, "--seed", SEED, timeout=150, env=ENV, alone=True)
+    print(done.stdout)
+    assert done.stdout.endswith("OK\n"), done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(1, PARTS + 1))
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, ""), (3, ""), (2, "0,1")])
+def test_all_pairs(ranks: int, nodes: str, part: int) -> None:
+    env = {**ENV, "PYSCALAPACK_REDIST_NODES": nodes} if nodes else ENV
+    words = ("all", "--part", f"{part}/{PARTS}", "--seed", SEED)
+    done = run(FOLDER / "matrix.py", ranks, *words, timeout=280, env=env, alone=True)
+    assert done.stdout.endswith("OK\n"), done.stdout
