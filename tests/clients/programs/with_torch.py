@@ -302,7 +302,7 @@ class Halo(Shard):
 def check_reductions() -> None:
     """What PyTorch's reductions leave to be combined is refused by name, or combined as PyTorch does it."""
     mesh = DeviceMesh("cpu", np.arange(SIZE))
-    x = distribute_tensor(numbers((4, 3)) + 1, mesh, [Shard(0)])
+    x = distribute_tensor(numbers((2 * SIZE, 3)) + 1, mesh, [Shard(0)])
     rows = distribute_tensor(torch.tensor([0, 3, 1, 2, 1]), mesh, [Replicate()])
     for result, name in (
         (x.sum(0), ""),
