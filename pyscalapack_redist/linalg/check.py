@@ -19,6 +19,7 @@ from .. import tracing
 from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
+from ..scalapack.calls import NotFiniteError
 from ..scalapack.scaling import LARGE, SMALL
 from .matrix_parts import (
     along_memory,
@@ -60,14 +61,17 @@ class Claim(NamedTuple):
         return cls(text, lengths(product - expected), bound)
 
     @property
+    def is_finite(self) -> bool:
+        """Whether there are no infs and NaNs, which nothing is known of."""
+        return bool(np.all(np.isfinite(self.error)) and np.all(np.isfinite(self.bound)))
+
+    @property
     def excess(self) -> float:
-        """The largest error divided by its bound; inf for NaN."""
-        if np.all(self.error <= self.bound):
-            return 0.0
+        """The largest error divided by its bound; inf where one of them is inf or NaN."""
+        if not self.is_finite:
+            return math.inf
         error, bound = np.broadcast_arrays(self.error, self.bound)
-        excesses = np.where(error <= bound, 0, error / bound)
-        largest: float = np.nan_to_num(excesses, nan=np.inf).max(initial=0)
-        return largest
+        return float(np.where(error <= bound, 0, error / bound).max(initial=0))
 
 
 class Sums(NamedTuple):
@@ -195,9 +199,11 @@ class Check:
         worst = self._summed(lambda sums: _worst([*make_claims(sums), *self._claims])) if self.active else None
         if worst is None:
             return
-        text, excess = worst
+        text, excess, is_finite = worst
+        if not is_finite:
+            raise NotFiniteError(f"{text} has infs or NaNs, as where numbers overflow {self._problem.dtype}")
         growth = 1.0 if factors is None else self._problem.bound_growth(factors, norm)
-        if excess > growth:
+        if not excess <= growth < math.inf:
             raise WrongResultError(f"{text} is off by {excess:.2g} times what rounding comes to")
         self._problem.warn(
             f"{text} is off by {excess:.2g} times what rounding usually comes to: elements grow by a factor of {growth:.2g} "
@@ -241,11 +247,11 @@ def _scale_claim(name: str, magnitude: float, norm: Any, shape: tuple[int, ...])
     return Claim(f"the scale of {name} is that of its norm", max(magnitude / 2 - norm, norm - most), 0.0)
 
 
-def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
-    """The text of the claim with the largest excess, and that excess; None if all hold."""
-    excesses = [(claim.excess, claim.text) for claim in claims]
-    excess, text = max(excesses, default=(0.0, ""))
-    return (text, excess) if excess else None
+def _worst(claims: Iterable[Claim]) -> tuple[str, float, bool] | None:
+    """The text of the claim with the largest excess, that excess, and whether it is of finite numbers; None if all hold."""
+    excesses = [(claim.excess, not claim.is_finite, claim.text) for claim in claims]
+    excess, is_open, text = max(excesses, default=(0.0, False, ""))
+    return (text, excess, not is_open) if excess else None
 
 
 class _PartialSums(NamedTuple):
@@ -355,6 +361,9 @@ def _part(
         if left is not None and over_sum is not None and not hermitian:
             over_sum[on_columns] += diagonal[:, None] * left[indices]
         square += np.dot(diagonal, diagonal) + (square if hermitian else 0)
+    extended = np.result_type(dtype, np.longdouble)
+    if dtype != extended and not (np.isfinite(square) and (squares is None or np.isfinite(squares).all())):
+        return _part(matrix, right, left, part, columns, norm, extended, exponent)
     return _PartialSums(down_sum, over_sum, square, squares, trace, hermitian)
 
 

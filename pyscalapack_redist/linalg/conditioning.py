@@ -12,7 +12,7 @@ from .check import Check, Claim, Sums
 from .decompositions import check_any_matrix
 from .lapack import pxgemm
 from .matrix_parts import local_elements
-from .problem import LayoutOption, Problem, ShapeAndLayout, times_power
+from .problem import LayoutOption, Problem, ShapeAndLayout
 from .products import PRODUCT, norm
 from .singular_values import (
     Decompose,
@@ -22,7 +22,7 @@ from .singular_values import (
     require_triplets,
     singular_values,
 )
-from .systems import check_square_matrix, inv
+from .systems import check_square_matrix, inv, scale_back
 from .working_layouts import routine, shaped_like
 
 BY_INVERSE = ("fro", 1, np.inf)
@@ -196,9 +196,7 @@ def pinv(
             return [Claim.equal("pinv(A) y = V (inv(S) (U^H y))", last["x"].right, sums["vh"].left, bound)]
 
         verify.require(make_claims)
-        with problem.collect_errors():
-            if pseudo_inverse.local is not None:
-                times_power(pseudo_inverse.local, -exponent)
+        scale_back(problem, pseudo_inverse, np.full(m, -exponent))
         return pseudo_inverse
 
     return problem.to_result(attempt(problem, a.shape, work, " and p?gemm"))

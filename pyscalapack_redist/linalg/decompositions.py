@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -159,7 +160,7 @@ def scale_by_power(values: NDArray[Any], exponent: int | NDArray[np.int64]) -> N
 
 def order_claim(text: str, ascending: NDArray[Any], never_negative: NDArray[Any] | None = None) -> Claim:
     """The claim that values are in order and finite, and that others are not negative."""
-    right = bool(np.isfinite(ascending).all() and (np.diff(ascending) >= 0).all())
-    if never_negative is not None:
-        right = right and not (never_negative < 0).any()
-    return Claim(text, 0.0 if right else np.inf, 0.0)
+    if not np.isfinite(ascending).all():
+        return Claim(text, math.inf, 0.0)
+    right = bool((np.diff(ascending) >= 0).all()) and not (never_negative is not None and (never_negative < 0).any())
+    return Claim(text, 0.0 if right else 1.0, 0.0)

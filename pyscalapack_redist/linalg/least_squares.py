@@ -12,10 +12,10 @@ from .check import Check, Claim, Sums
 from .decompositions import copy_corner, scale_by_power
 from .lapack import pxgels, pxgemm
 from .matrix_parts import local_elements
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, times_power
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .random_vectors import VECTORS
 from .singular_values import Decompose, attempt, check_tolerance, relative_tolerance, require_triplets
-from .systems import diagonal_of
+from .systems import column_exponents, diagonal_of, moved_sides, scale_back, scale_columns
 from .working_layouts import check_rows, routine, shaped_like
 
 METHODS = ("qr", "svd")
@@ -109,7 +109,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
     exponent = problem.exponent("a")
     (m, n), count = problem.operands["a"].shape, problem.columns("b")
     check, wide = Check(problem, scaled=True), m < n
-    exponents = _column_exponents(problem)
+    exponents = column_exponents(problem)
     real = np.zeros(0, problem.dtype).real.dtype
     y, z = check.vectors(n), check.vectors(m, 1)
     check.add_operand("a", right=y, left=z if wide else None, exponent=exponent)
@@ -122,7 +122,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
         before |= check.sums()
     matrix = problem.move("a", exponent=exponent)
     sides = problem.move("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
-    _scale_columns(problem, sides, -exponents)
+    scale_columns(problem, sides, -exponents)
     if check.active and wide:
         # The solution of A X = A y of least norm is the part of y outside of the null space
         products, b = before["a"].right.astype(problem.dtype), before["b"]
@@ -158,7 +158,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
             return [Claim.equal_sides("(A^H (A y))^H x = (A y)^H b", x.product, b.product, bound)]
 
         check.require(make_claims)
-    _scale_columns(problem, solution, exponents[:count] - exponent)
+    scale_back(problem, solution, exponents[:count] - exponent)
     residuals = scale_by_power(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
     return solution, residuals.astype(real), min(m, n), None
 
@@ -181,7 +181,7 @@ def _require_least_norm(
 def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tuple[Any, ...]:
     """Solve by X = V inv(S) U^H B with the singular values that are not zero; the residual is B - U U^H B."""
     exponent = problem.exponent("a")
-    exponents = _column_exponents(problem)
+    exponents = column_exponents(problem)
     (m, n), count = problem.operands["a"].shape, problem.columns("b")
     few = min(m, n)
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
@@ -197,8 +197,7 @@ def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tupl
     if check.active:
         check.add("u", left, right=inverse[:, None] * first["vh"].right)
         check.add_operand("b", left=check.sums()["u"].right, columns=True, exponent=exponents)
-    sides = problem.move("b")
-    _scale_columns(problem, sides, -exponents)
+    sides = moved_sides(problem, exponents)
 
     def work() -> Squares:
         pxgemm(left, sides, parts, trans_a="C")
@@ -224,7 +223,7 @@ def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tupl
 
     check.require(make_claims)
     rank = int(np.count_nonzero(used))
-    _scale_columns(problem, solution, exponents - exponent)
+    scale_back(problem, solution, exponents - exponent)
     residuals = scale_by_power(squares, 2 * exponents) if m > n == rank else np.zeros(0, real)
     return solution, residuals.astype(real), rank, scale_by_power(values, exponent)
 
@@ -233,25 +232,6 @@ def _squares(sides: DistributedArray, first: int) -> Squares:
     """This rank's columns, and their sums of squares from a row on."""
     rows, columns, local = local_elements(sides)
     return columns, (np.abs(local[rows >= first]).astype(np.float64) ** 2).sum(axis=0)
-
-
-def _column_exponents(problem: Problem) -> NDArray[np.int64]:
-    """For each right-hand side the exponent of the power of 2 above its largest absolute value. Collective."""
-
-    def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
-        _, columns, local = local_elements(problem.operands["b"])
-        return columns, np.abs(local).max(axis=0, initial=0)
-
-    sizes = problem.run(largest, assemble(problem.columns("b"), np.float64, np.maximum))
-    return np.frexp(sizes)[1].astype(np.int64)  # type: ignore[no-any-return]
-
-
-def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
-    """Multiply columns, from the first on, each by a power of 2."""
-    with problem.collect_errors():
-        _, columns, local = local_elements(sides)
-        for column, exponent in enumerate(exponents[columns[columns < exponents.size]].tolist()):
-            times_power(local[:, column], exponent)
 
 
 def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:

@@ -34,7 +34,7 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, NotFiniteError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
-from ..scalapack.scaling import exponent_of
+from ..scalapack.scaling import exponent_of, times_power
 from .cache import cache_of
 from .choice import choose
 from .cores import blas_on_all_cores
@@ -363,6 +363,11 @@ class Problem:
         return own
 
     @property
+    def largest(self) -> str:
+        """The largest number of the dtype, in words."""
+        return f"the largest number of {self.dtype}, {np.finfo(self.dtype).max:.3g}"
+
+    @property
     def comm(self) -> MPI.Intracomm:
         """The communicator of all operands."""
         return self._comm
@@ -598,7 +603,7 @@ class Problem:
         ways = [(work, False), *([] if other_work is None else [(other_work, False)]), (other_work or work, True)]
         for compute, elsewhere in ways:
             self.is_refused = bool(refusals)
-            if refusals and self.run(lambda: self._overwritten, any):
+            if refusals and self.has_overwritten():
                 then = "; there was no second try, as the operand has been overwritten"
                 break
             if elsewhere:
@@ -621,6 +626,10 @@ class Problem:
             return result
         remedy = f"{'divide operands by powers of 2, ' if overflows else ''}{self._remedy()}"
         raise np.linalg.LinAlgError(f"{blame}: {'; '.join(refusals)}{then}; {remedy}")
+
+    def has_overwritten(self) -> bool:
+        """Whether an operand of any rank has been overwritten. Collective."""
+        return bool(self.run(lambda: self._overwritten, any))
 
     def _once(self, work: Callable[[], R]) -> R:
         """Make an attempt. Collective."""
@@ -808,11 +817,3 @@ def assemble(
         return whole
 
     return of_all
-
-
-def times_power(local: NDArray[Any], exponent: int) -> None:
-    """Multiply by 2**exponent in place; the factor may be out of range of the dtype."""
-    while exponent:
-        step = max(-100, min(100, exponent))
-        local *= local.real.dtype.type(2.0**step)
-        exponent -= step

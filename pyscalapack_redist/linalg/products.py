@@ -72,7 +72,7 @@ def matmul(
             fill, sums = verify.run(lambda: _symmetries(a, b) if are_transposes else (), _common)
             before = sums.get("b")
         product = _product_on_one(problem) if problem.is_alone else multiply(problem, fill)
-        _require_product(verify, a.shape[1], product, before, y)
+        _require_product(problem, verify, a.shape[1], product, before, y)
         if not verify.active:
             problem.run(lambda: None)
         return product
@@ -116,7 +116,9 @@ def _common(replies: list[tuple[str, ...]]) -> str | None:
     return next((name for name in SYMMETRIES if all(name in reply for reply in replies)), None)
 
 
-def _require_product(check: Check, inner: int, product: DistributedArray, b: Sums | None, y: NDArray[Any]) -> None:
+def _require_product(
+    problem: Problem, check: Check, inner: int, product: DistributedArray, b: Sums | None, y: NDArray[Any]
+) -> None:
     """Require C y = A (B y); `b` has the sums of B y, and `inner` is the number of rows of B. Collective."""
     if b is None:
         return
@@ -125,7 +127,8 @@ def _require_product(check: Check, inner: int, product: DistributedArray, b: Sum
 
     def make_claims(sums: dict[str, Sums]) -> list[Claim]:
         c, scale = sums["c"], sums["a"].norm * b.norm
-        if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product is right
+        if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product may be right
+            problem.warn(f"elements of the product are beyond {problem.largest}, and it is not checked")
             return []
         bound = check.bound(inner, PRODUCT) * scale + check.scale(0, max(product.shape))
         return [Claim.equal("C y = A (B y)", c.right, sums["a"].right, bound)]

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
-from ..scalapack.calls import SingularError
-from .check import Check, Claim, Sums
+from ..scalapack.calls import NotFiniteError, SingularError
+from ..scalapack.scaling import times_power
+from .check import NOT_SCALED, Check, Claim, Sums
 from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
+from .problem import LayoutOption, Problem, ShapeAndLayout, WrongResultError, assemble
 from .working_layouts import check_rows, routine, shaped_like
 
 # Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
@@ -70,17 +71,97 @@ def solve(
     """
     problem = Problem({"a": a, "b": b}, _check_system)
 
-    def work() -> DistributedArray:
+    def work(scales: Scales) -> DistributedArray:
         verify = Check(problem)
         y = verify.vectors(a.shape[0])
-        verify.add_operand("a", left=y)
-        verify.add_operand("b", left=y, columns=True)
-        matrix, sides = problem.move("a"), problem.move("b")
+        verify.add_operand("a", left=y, exponent=scales.matrix)
+        verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
+        matrix, sides = problem.move("a", exponent=scales.matrix), moved_sides(problem, scales.sides)
         _, before = verify.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
         require_system(verify, sides, before, matrix)
         return sides
 
-    return problem.to_result(problem.attempt(work, "getrf and p?getrs"))
+    return problem.to_result(attempt_in_range(problem, work, "getrf and p?getrs", scales_matrix=True))
+
+
+class Scales(NamedTuple):
+    """Exponents of the powers of 2 by which A, and each column of B, are divided."""
+
+    matrix: int = 0
+    sides: NDArray[np.int64] = NOT_SCALED
+
+
+def attempt_in_range(
+    problem: Problem, work: Callable[[Scales], DistributedArray], routine_names: str, *, scales_matrix: bool = False
+) -> DistributedArray:
+    """As `Problem.attempt`, of work that computes inv(A) B for the scaled operands, or inv(A) for one alone. Collective.
+
+    They are scaled where they are far from 1 and the result is refused: numbers on the way to it may have overflowed. Elements
+    of the result that do overflow are infs.
+    """
+
+    def in_range() -> DistributedArray:
+        try:
+            return work(Scales())
+        except (NotFiniteError, WrongResultError):
+            scales = _scales(problem, scales_matrix)
+            if scales is None or problem.has_overwritten():
+                raise
+        solution = work(scales)
+        exponents = np.full(solution.shape[1], -scales.matrix)
+        exponents[: scales.sides.size] += scales.sides
+        scale_back(problem, solution, exponents)
+        return solution
+
+    return problem.attempt(in_range, routine_names)
+
+
+def _scales(problem: Problem, scales_matrix: bool) -> Scales | None:
+    """Powers that bring A to 1, and large columns of B to 1 or A's size; None if they are not far from 1. Collective."""
+    a, b = (*problem.magnitudes.values(), 1.0)[:2]
+    far = 2.0 ** (np.finfo(problem.dtype).maxexp / 2)
+    if not a or (1 / far < a < far and b < far):
+        return None
+    exponent = math.frexp(a)[1]
+    if "b" not in problem.operands:
+        return Scales(exponent)
+    exponents = column_exponents(problem) - (0 if scales_matrix else min(0, exponent))
+    return Scales(exponent if scales_matrix else 0, np.maximum(exponents, 0))
+
+
+def column_exponents(problem: Problem) -> NDArray[np.int64]:
+    """For each right-hand side the exponent of the power of 2 above its largest absolute value. Collective."""
+
+    def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
+        _, columns, local = local_elements(problem.operands["b"])
+        return columns, np.abs(local).max(axis=0, initial=0)
+
+    sizes = problem.run(largest, assemble(problem.columns("b"), np.float64, np.maximum))
+    return np.frexp(sizes)[1].astype(np.int64)  # type: ignore[no-any-return]
+
+
+def moved_sides(problem: Problem, exponents: NDArray[np.int64]) -> DistributedArray:
+    """The right-hand sides in the layout of the call, each divided by its power of 2."""
+    sides = problem.move("b")
+    scale_columns(problem, sides, -exponents)
+    return sides
+
+
+def scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
+    """Multiply columns, from the first on, each by a power of 2."""
+    with problem.collect_errors():
+        _, columns, local = local_elements(sides)
+        for column, exponent in enumerate(exponents[columns[columns < exponents.size]].tolist()):
+            times_power(local[:, column], exponent)
+
+
+def scale_back(problem: Problem, result: DistributedArray, exponents: NDArray[np.int64]) -> None:
+    """Multiply columns of a finite result by powers of 2, and warn of elements that become infs. Collective."""
+    scale_columns(problem, result, exponents)
+    if exponents.max(initial=0) > 0:
+        infinite = problem.run(lambda: int(np.count_nonzero(~np.isfinite(local_elements(result)[2]))), sum)
+        if infinite:
+            problem.warn(f"{infinite} elements of the result are beyond {problem.largest}, and infs")
 
 
 def require_system(
@@ -93,12 +174,9 @@ def require_system(
     check.add("x", solution, left=a.left, columns=True)
 
     def make_claims(sums: dict[str, Sums]) -> list[Claim]:
-        x = sums["x"]
-        may_overflow = ~np.isfinite(x.norms) & (b.norms >= check.largest * check.eps * a.norm)
-        scale = a.norm * check.scale(x.norms, solution.shape[0]) + b.norms
-        bound = np.where(may_overflow, np.inf, check.bound(solution.shape[0], SYSTEM) * scale)
-        claim = Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.left, bound)
-        return [claim._replace(error=np.where(may_overflow, 0, claim.error))]
+        x, size = sums["x"], solution.shape[0]
+        bound = check.bound(size, SYSTEM) * (a.norm * check.scale(x.norms, size) + b.norms)
+        return [Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.left, bound)]
 
     check.require(make_claims, factors, a.norm)
 
@@ -222,10 +300,10 @@ def lu_solve(
 
     problem = Problem({"lu": lu, "b": b}, check_arguments, piv=piv)
 
-    def work() -> DistributedArray:
+    def work(scales: Scales) -> DistributedArray:
         verify = Check(problem)
         y = verify.vectors(lu.shape[0])
-        verify.add_operand("b", left=y, columns=True)
+        verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
         before: dict[str, Sums] = {}
         if verify.active:  # A^H y, or A y or the conjugate of that where A is not solved with itself
             order = row_order(piv)
@@ -239,7 +317,7 @@ def lu_solve(
                 product = product[np.argsort(order)]
             norm = np.sqrt((np.abs(product) ** 2).mean(axis=1).sum())
             before = {"b": sums["b"], "a": Sums(left=product.conj() if trans == 1 else product, norm=norm)}
-        matrix, sides = problem.move("lu", read_only=True), problem.move("b")
+        matrix, sides = problem.move("lu", read_only=True), moved_sides(problem, scales.sides)
 
         def solved() -> None:
             desc = matrix.desc
@@ -251,7 +329,7 @@ def lu_solve(
         require_system(verify, sides, before, matrix)
         return sides
 
-    return problem.to_result(problem.attempt(work, "getrs"))
+    return problem.to_result(attempt_in_range(problem, work, "getrs"))
 
 
 def _unpack_pair(name: str, factors: Any) -> tuple[Any, Any]:
@@ -376,10 +454,10 @@ def cho_solve(
     part = "L" if lower else "U"
     problem = Problem({"c": c, "b": b}, _check_system, parts=lambda: {"c": part}, lower=bool(lower))
 
-    def work() -> DistributedArray:
+    def work(scales: Scales) -> DistributedArray:
         verify = Check(problem)
         y = verify.vectors(c.shape[0])
-        verify.add_operand("b", left=y, columns=True)
+        verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
         before: dict[str, Sums] = {}
         if verify.active:
             verify.add_factor("first", problem.operands["c"], lower, y, adjoint=True, norm=True)
@@ -387,12 +465,12 @@ def cho_solve(
             verify.add_factor("then", problem.operands["c"], lower, sums["first"].product)
             norm = sums["first"].norm ** 2
             before = {"b": sums["b"], "a": Sums(left=verify.sums()["then"].product, norm=norm)}
-        matrix, sides = problem.move("c", read_only=True), problem.move("b")
+        matrix, sides = problem.move("c", read_only=True), moved_sides(problem, scales.sides)
         problem.run(lambda: pxpotrs(matrix, sides, part))
         require_system(verify, sides, before)
         return sides
 
-    return problem.to_result(problem.attempt(work, "potrs"))
+    return problem.to_result(attempt_in_range(problem, work, "potrs"))
 
 
 @routine
@@ -443,13 +521,13 @@ def solve_triangular(
         indices, down, across = diagonal_elements(rows, columns)
         return int(indices[local[down, across] == 0].min(initial=a.shape[0]))
 
-    def work() -> DistributedArray:
+    def work(scales: Scales) -> DistributedArray:
         verify = Check(problem)
         y = verify.vectors(a.shape[0])
         x = y.conj() if letter == "T" else y  # A^T is the conjugate of A^H
         verify.add_operand("a", *((None, x) if letter == "N" else (x, None)))
-        verify.add_operand("b", left=y, columns=True)
-        matrix, sides = problem.move("a", read_only=True), problem.move("b")
+        verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
+        matrix, sides = problem.move("a", read_only=True), moved_sides(problem, scales.sides)
         zero, before = verify.run(lambda: first_zero(matrix), min)
         if zero < a.shape[0]:
             raise SingularError(f"the matrix is singular: element {zero + 1} (counted from 1) of its diagonal is zero")
@@ -460,7 +538,7 @@ def solve_triangular(
         require_system(verify, sides, before)
         return sides
 
-    return problem.to_result(problem.attempt(work, "trsm"))
+    return problem.to_result(attempt_in_range(problem, work, "trsm"))
 
 
 @routine
@@ -480,26 +558,24 @@ def inv(
     """
     problem = Problem({"a": a}, check_square_matrix)
 
-    def work() -> DistributedArray:
+    def work(scales: Scales) -> DistributedArray:
         verify = Check(problem)
         y = verify.vectors(a.shape[0])
-        verify.add_operand("a", right=y)
-        matrix = problem.move("a")
+        verify.add_operand("a", right=y, exponent=scales.matrix)
+        matrix = problem.move("a", exponent=scales.matrix)
         _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
         if verify.active:
             verify.add("x", matrix, right=before["a"].product)
 
             def make_claims(sums: dict[str, Sums]) -> list[Claim]:
                 x, norm, n = sums["x"], before["a"].norm, matrix.shape[0]
-                if not np.isfinite(x.norm) and norm * verify.largest * verify.eps < 1:
-                    return []
                 bound = verify.bound(n, INVERSE) * norm * verify.scale(x.norm, n)
                 return [Claim.equal("inv(A) (A y) = y", x.product, y, bound)]
 
             verify.require(make_claims)
         return matrix
 
-    return problem.to_result(problem.attempt(work, "getrf and p?getri"))
+    return problem.to_result(attempt_in_range(problem, work, "getrf and p?getri", scales_matrix=True))
 
 
 class SlogdetResult(NamedTuple):

@@ -22,6 +22,13 @@ def exponent_of(size: float, dtype: np.dtype[Any]) -> int:
     return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
 
 
+def times_power(numbers: NDArray[Any], exponent: int) -> None:
+    """Multiply by 2**exponent in place."""
+    if exponent:  # a complex product would make NaN of inf
+        for part in (numbers.real, numbers.imag) if numbers.dtype.kind == "c" else (numbers,):
+            np.ldexp(part, exponent, out=part)
+
+
 class Scale:
     """The power of 2 by which a matrix of single precision is divided while it is factored.
 
@@ -44,14 +51,9 @@ class Scale:
         """Divide the matrix by the power of 2. Collective over the grid."""
         self._find_largest()
         self._exponent = exponent_of(float(self._largest[0]), self._largest.dtype)
-        if self._exponent:
-            self._multiply(self._window, -self._exponent)
+        times_power(self._window, -self._exponent)
 
     def multiply_upper_triangle(self) -> None:
         """Multiply U by the power of 2. Not collective."""
         for column, j in zip(self._window.T if self._exponent else (), self._columns, strict=False):
-            self._multiply(column[: np.searchsorted(self._rows, j, "right")], self._exponent)
-
-    def _multiply(self, numbers: NDArray[Any], exponent: int) -> None:
-        for part in (numbers.real, numbers.imag):  # a complex product would make NaN of inf
-            np.ldexp(part, exponent, out=part)
+            times_power(column[: np.searchsorted(self._rows, j, "right")], self._exponent)

@@ -726,6 +726,53 @@ def extremes() -> None:
             call(a, layout=a)
 
 
+def out_of_range() -> None:
+    """Numbers on the way to a result overflow, or elements of it do: these are infs, with a warning, and the others right."""
+    for dtype in DTYPES:
+        number = np.dtype(dtype).type
+        most = 0.75 * np.finfo(dtype).max
+        turn = np.kron(np.eye(3), [[1, 1], [-1, 1]]).astype(dtype)
+        lower = np.eye(6, dtype=dtype)
+        lower[2, :2] = -1, 1
+        desc = psr.Descriptor((6, 6), 2, SQUARE)
+        sides = np.stack([np.tile([most, most], 3), np.arange(6)], 1).astype(dtype)
+        b, a, large = put(sides, slabs((6, 2))), put(turn, desc), put(turn * number(most), desc)
+        expected = np.stack([np.tile([0, most], 3), np.linalg.solve(turn, sides[:, 1])], 1).astype(dtype)
+        by_rows = np.stack([[most] * 6, sides[:, 1] + [0, 0, -1, 0, 0, 0]], 1).astype(dtype)
+        for x, right in (
+            (linalg.solve(a, b), expected),
+            (linalg.lu_solve(linalg.lu_factor(a), b), expected),
+            (linalg.solve_triangular(put(lower, desc), b, lower=True), by_rows),
+            (linalg.solve_triangular(put(lower.T.copy(), desc), b, "T"), by_rows),
+        ):
+            near(whole_of(x)[:, 0] / number(most), right[:, 0] / number(most))
+            near(whole_of(x)[:, 1], right[:, 1])
+        near(whole_of(linalg.inv(large)) * number(most), np.linalg.inv(turn))
+        near(whole_of(linalg.solve(large, b))[:, 0], np.tile([0, 1], 3).astype(dtype))
+        small = np.finfo(dtype).tiny * 4
+        uneven, root = (np.diag([1, value, 1, 1, 1, 1]).astype(dtype) for value in (small, small**0.5))
+        u, right = put(uneven, desc), sides[:, :1] / number(4)
+        infinite = np.where(np.arange(6) == 1, np.inf, right[:, 0])
+        side = put(right, slabs((6, 1)))
+        for call in (
+            lambda: linalg.solve(u, side),  # noqa: B023
+            lambda: linalg.lu_solve((u, np.arange(6)), side),  # noqa: B023
+            lambda: linalg.solve_triangular(u, side),  # noqa: B023
+            lambda: linalg.cho_solve((put(root, desc), True), side),  # noqa: B023
+            lambda: linalg.lstsq(u, side, 0.0, method="svd").x,  # noqa: B023
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                x = whole_of(call())[:, 0]
+            assert np.isinf(x[1].real), (dtype, x)
+            near(np.delete(x, 1) / number(most), np.delete(infinite, 1).astype(dtype) / number(most))
+            texts = [str(warning.message) for warning in caught]
+            assert [("1 elements of the result are beyond" in text) for text in texts] == [True] * (RANK == 0), texts
+        for call in (linalg.qr, linalg.lu_factor):
+            with pytest.raises(np.linalg.LinAlgError, match=r"infs or NaNs, as where numbers overflow .* divide operands"):
+                call(large)
+
+
 def graded() -> None:
     """Tiny singular values of a graded matrix: p?gesvd and dqds have each right, ?bdsdc relative to the largest."""
     n = 60
@@ -749,6 +796,7 @@ def main() -> None:
     not_regular()
     no_numbers()
     extremes()
+    out_of_range()
     graded()
     WORLD.Barrier()
     if RANK == 0:
