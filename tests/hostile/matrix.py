@@ -1,6 +1,6 @@
 """The matrix: operations x operands. Each pair gives NumPy's result, or an error on all ranks, and nothing else has changed.
 
-Arguments: `all`, or seconds for a sample; `--seed N`, which draws the sample and all values; `--only REGEX` of cases' names;
+Arguments: `all`, or a number of cases for a sample; `--seed N`, which draws the sample and all values; `--only REGEX` of cases' names;
 `--part K/N`; `--log FILE`, which gets the name of each case before it is tried, so that one that ends the process is known;
 `--skip FILE` of names that are not tried. What fails is listed at the end, with what repeats it.
 """
@@ -127,7 +127,9 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
     if setting.difference and (setting.shape, setting.layout) != (usual.shape, usual.layout):
         return False  # the rank may have no elements
     # the communicator, by a rank that has None in place of an array
-    is_known_elsewhere = len(kinds) > 1 and role != ALL and not name.startswith("scalapack")
+    is_known_elsewhere = (
+        len(kinds) > 1 and role != ALL and not name.startswith(("scalapack", "linalg.cho_solve", "linalg.lu_solve"))
+    )
     if (
         setting.difference == "None"
         and not is_known_elsewhere
@@ -491,11 +493,8 @@ def chosen(arguments: argparse.Namespace) -> Iterator[Case]:
     if arguments.amount == ALL:
         yield from every
         return
-    last = time.monotonic() + float(arguments.amount)
-    order = rng.permutation(len(every))
-    for k in itertools.count():
-        if not WORLD.bcast(time.monotonic() < last):
-            return
+    order, tries = rng.permutation(len(every)), int(arguments.amount)
+    for k in range(tries):
         if k < len(every) and k % 3:
             yield every[int(order[k])]
         else:  # odd in several respects
