@@ -1,6 +1,6 @@
 """The matrix: operations x operands. Each pair gives NumPy's result, or an error on all ranks, and nothing else has changed.
 
-Arguments: `all`, or a number of cases for a sample; `--seed N`, which draws the sample and all values; `--only REGEX` of cases' names;
+Arguments: `all`, or a number of cases for a sample; `--seed N`, which draws it and all values; `--only REGEX` of cases' names;
 `--part K/N`; `--log FILE`, which gets the name of each case before it is tried, so that one that ends the process is known;
 `--skip FILE` of names that are not tried. What fails is listed at the end, with what repeats it.
 """
