@@ -773,8 +773,8 @@ class Problem:
         return max(1.0, pivot * factors.shape[0] / norm) if norm else 1.0
 
     def warn(self, text: str) -> None:
-        """Warn at the end of the call, on the first rank only."""
-        if self._comm.Get_rank() == 0:
+        """Warn at the end of the call, on the first rank only; one process alone leaves it to that one, in its answer."""
+        if self.is_alone or self._comm.Get_rank() == 0:
             self._warnings.append(text)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:

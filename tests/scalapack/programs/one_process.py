@@ -187,6 +187,21 @@ def refused() -> None:
     assert ["some of it" in str(each.message) for each in warned] == [True] * (RANK == 0)
 
 
+def warnings_of_another_process() -> None:
+    """What the process that computes has to warn of is a warning on the first rank, once, whichever process that is."""
+    n = 60  # near Wilkinson's matrix: its last column nearly doubles in each step
+    matrix = np.eye(n) - 0.9 * np.tril(np.ones((n, n)), -1)
+    matrix[:, -1:] = 1 + random((n, 1), "d")
+    for worker in {0, SIZE - 1}:
+        one = psr.Descriptor((n, n), n, psr.ProcessGrid((1, 1), WORLD, ranks=[[worker]]))
+        with warnings.catch_warnings(record=True, action="always") as warned:
+            factors = linalg.lu_factor(put(matrix, one), layout=one)
+            linalg.lu_solve(factors, put(np.ones((n, 1)), slabs((n, 1))), layout=one)
+        texts = [str(each.message) for each in warned]
+        assert len(texts) in ((1, 2) if RANK == 0 else (0,)), (worker, texts)
+        assert RANK or "elements grow by a factor of " in texts[0], texts
+
+
 def room() -> None:
     """What does not fit into a quarter of the least free memory is computed on the grid."""
     n = 300
@@ -230,6 +245,7 @@ def main() -> None:
     threads()
     errors()
     refused()
+    warnings_of_another_process()
     room()
     trials()
     assert ROWS.size == SIZE
