@@ -115,7 +115,8 @@ def qr(
             return q, r
         if mode == "r":
             verify.add("r", r, left=after["r"].right)
-            expected, bound = before["h"].left, verify.bound(max(m, n), PRODUCT) * before["a"].norm ** 2
+            size = max(m, n)
+            expected, bound = before["h"].left, verify.bound(size, PRODUCT) * verify.scale(before["a"].norm, size) ** 2
             verify.require(lambda sums: [Claim.equal("R^H (R y) = A^H (A y)", sums["r"].left, expected, bound)])
         else:
             verify.add("q", q, right=after["r"].right, left=after["q"].right)

@@ -263,7 +263,7 @@ def pxgels(a: Distributed, b: Distributed) -> None:
     """?gels. A matrix that is not of full rank has a zero on the diagonal of its factor, which the caller finds."""
     matrix, sides = _local(a), _local(b)
     if not matrix.size or not sides.size:
-        sides[...] = 0
+        sides[: matrix.shape[1]] = 0  # the solution; the rest is the residual
         return
     few = min(matrix.shape)
     work = _work_size("gels", matrix, *matrix.shape, sides.shape[1], least=few + max(few, sides.shape[1]))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
+from ..scalapack.calls import NotFiniteError
 from .check import Check, Claim, Sums
 from .decompositions import copy_corner, scale_by_power
 from .lapack import pxgels, pxgemm
@@ -140,6 +141,8 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
         return assemble(sides.shape[1], np.float64)(squares), np.concatenate(diagonals)
 
     squares, diagonal = problem.run(work, combined)
+    if not np.isfinite(diagonal).all():
+        raise NotFiniteError("the factor of a has infs or NaNs")
     if min(m, n) and not diagonal.min() > np.finfo(real).eps * max(m, n) * diagonal.max():
         raise np.linalg.LinAlgError(
             f"a is not of full rank {min(m, n)}: its factor has {diagonal.min():.2g} on the diagonal, beside "

@@ -38,7 +38,7 @@ from ..scalapack.scaling import exponent_of, times_power
 from .cache import cache_of
 from .choice import choose
 from .cores import blas_on_all_cores
-from .facts import CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
+from .facts import LEAST_EXPONENT, CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
 from .lapack import fits_one_process
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .one_process import Answer, WholeArray, copy_whole, is_whole_on
@@ -317,7 +317,7 @@ class Problem:
         operand = self.operands[name]
         size = magnitude(operand, self.parts[name])
         is_wanted = bool(self._arguments["check"]) and math.prod(operand.shape) <= EAGER
-        exponent = math.frexp(size)[1] if math.isfinite(size) else 0
+        exponent = math.frexp(size)[1] if size else LEAST_EXPONENT  # of zeros, which say nothing of the scale
         return OperandFacts(
             None if operand.dtype is None else operand.dtype.char,
             size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,11 @@ from ..scalapack.calls import NotFiniteError, SingularError
 from ..scalapack.scaling import times_power
 from .check import NOT_SCALED, Check, Claim, Sums
 from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
-from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements
+from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements, times_powers
 from .problem import LayoutOption, Problem, ShapeAndLayout, WrongResultError, assemble
 from .working_layouts import check_rows, routine, shaped_like
 
+R = TypeVar("R")
 # Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
 TRANS: dict[int | str, str] = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
@@ -96,24 +97,31 @@ def attempt_in_range(
 ) -> DistributedArray:
     """As `Problem.attempt`, of work that computes inv(A) B for the scaled operands, or inv(A) for one alone. Collective.
 
-    They are scaled where they are far from 1 and the result is refused: numbers on the way to it may have overflowed. Elements
-    of the result that do overflow are infs.
+    Elements of the result that overflow are infs.
     """
 
-    def in_range() -> DistributedArray:
-        try:
-            return work(Scales())
-        except (NotFiniteError, WrongResultError):
-            scales = _scales(problem, scales_matrix)
-            if scales is None or problem.has_overwritten():
-                raise
-        solution = work(scales)
+    def attempted() -> DistributedArray:
+        solution, scales = _in_range(problem, work, scales_matrix)
         exponents = np.full(solution.shape[1], -scales.matrix)
         exponents[: scales.sides.size] += scales.sides
         scale_back(problem, solution, exponents)
         return solution
 
-    return problem.attempt(in_range, routine_names)
+    return problem.attempt(attempted, routine_names)
+
+
+def _in_range(problem: Problem, work: Callable[[Scales], R], scales_matrix: bool) -> tuple[R, Scales]:
+    """The result of work, for operands as they are; and how they are scaled where that is refused and they are far from 1.
+
+    Numbers on the way to the result may overflow then. Collective inside `Problem.attempt`.
+    """
+    try:
+        return work(Scales()), Scales()
+    except (NotFiniteError, WrongResultError):
+        scales = _scales(problem, scales_matrix)
+        if scales is None or problem.has_overwritten():
+            raise
+    return work(scales), scales
 
 
 def _scales(problem: Problem, scales_matrix: bool) -> Scales | None:
@@ -189,12 +197,12 @@ class _LUFactors(NamedTuple):
     exchanges: NDArray[np.intp]
 
 
-def _factor_lu(problem: Problem) -> _LUFactors:
+def _factor_lu(problem: Problem, scales: Scales = Scales()) -> _LUFactors:  # noqa: B008 - a constant
     """Factor the operand a: P L (U y) = A y."""
     check = Check(problem)
     y = check.vectors(problem.operands["a"].shape[0])
-    check.add_operand("a", right=y)
-    matrix = problem.move("a")
+    check.add_operand("a", right=y, exponent=scales.matrix)
+    matrix = problem.move("a", exponent=scales.matrix)
     pivots: NDArray[np.intc] | None = None
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -612,7 +620,7 @@ def slogdet(
     Raises
     ------
     numpy.linalg.LinAlgError
-        A pivot is subnormal.
+        Numbers of the factors overflow.
     """
     return _slogdet(a)
 
@@ -634,7 +642,9 @@ def _slogdet(a: DistributedArray) -> SlogdetResult:
     problem = Problem({"a": a}, check_square_matrix)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
     try:
-        factors = problem.attempt(lambda: _factor_lu(problem), "getrf")
+        factors, scales = problem.attempt(
+            lambda: _in_range(problem, lambda scales: _factor_lu(problem, scales), True), "getrf"
+        )
     except SingularError:
         return SlogdetResult(number(0), real(-np.inf))
     except np.linalg.LinAlgError:
@@ -649,9 +659,19 @@ def _slogdet(a: DistributedArray) -> SlogdetResult:
             return None
         rows, diagonal = desc.global_indices(0), diagonal_of(matrix)
         exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
-        sizes = np.abs(diagonal)
-        signs = diagonal / sizes
-        return (-1) ** int(exchanges) * np.prod(signs), np.sum(np.log(sizes.astype(np.float64)))
+        signs, logarithms = _signs_and_logarithms(diagonal)
+        return (-1) ** int(exchanges) * np.prod(signs), np.sum(logarithms)
 
     parts = problem.run(work, lambda replies: [part for part in replies if part is not None])
-    return SlogdetResult(number(np.prod([sign for sign, _ in parts])), real(sum(size for _, size in parts)))
+    logarithm = sum([size for _, size in parts]) + a.shape[0] * scales.matrix * math.log(2)
+    return SlogdetResult(number(np.prod([sign for sign, _ in parts])), real(logarithm))
+
+
+def _signs_and_logarithms(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Numbers divided by their absolute values, and logarithms of these, which may overflow or be subnormal."""
+    if numbers.dtype.kind != "c":
+        return np.sign(numbers), np.log(np.abs(numbers.astype(np.float64)))
+    exponents = np.frexp(np.maximum(np.abs(numbers.real), np.abs(numbers.imag)))[1]
+    moderate = times_powers(numbers.astype(np.complex128), -exponents)
+    sizes = np.abs(moderate)
+    return moderate / sizes, np.log(sizes) + exponents * math.log(2)

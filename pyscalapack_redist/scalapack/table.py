@@ -29,6 +29,7 @@ from . import calls
 from .calls import (
     ConvergenceError,
     Entry,
+    NotFiniteError,
     SingularError,
     agree_to_enter,
     extreme_over_grid,
@@ -333,7 +334,7 @@ def _getrf(call: LibraryCall) -> Any:
     n, desc, local = call.desc.shape[0], call.desc, call.arguments["a"].array
     first = np.full(2, n + 1, np.intc)
     diagonal, least = diagonal_places(desc), extreme_over_grid("igamn2d", first, desc)
-    scale = Scale(local, desc) if call.kind == "c" else None
+    scale = Scale(local, desc) if call.kind == "c" and blacs.load().vendor == "MKL" else None
 
     def find_small_pivots() -> None:
         """Find zero pivots here: MKL does not report all of them, and netlib ignores a matrix of one row."""
@@ -345,7 +346,7 @@ def _getrf(call: LibraryCall) -> Any:
     pivots = call.enter(find_small_pivots, before=scale.divide if scale is not None else lambda: None)
     zero, subnormal = first.tolist()
     if subnormal < min(zero, n):
-        raise LinAlgError(
+        raise NotFiniteError(
             f"{call.name}: pivot {subnormal} (counted from 1) is so small that ScaLAPACK cannot divide by it: multiply the "
             "matrix by a power of 2, or call qr or lstsq"
         )

@@ -460,6 +460,7 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
         [{"values": values} for values in ("random", "graded", "clustered", "deficient", "zeros")],
     ),
     (lstsq, [(14, 5, 3), (5, 12, 2), (1, 1, 2), (2, 2, 2), (11, 4), (30, 1, 2), (1, 7, 2), (4, 4, 0)], [{}]),
+    (lstsq, [(3, 0, 2), (5, 0), (0, 3, 2), (0, 0, 2)], [{}, {"method": "svd"}]),
     (
         lstsq,
         [(11, 6, 3), (5, 9, 3), (1, 5, 3), (8, 3)],
@@ -655,7 +656,7 @@ def no_numbers() -> None:
             *(functools.partial(linalg.svd, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
             *(functools.partial(linalg.svdvals, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
             functools.partial(linalg.pinv, a, **options),
-            functools.partial(linalg.lstsq, a, regular, method="svd", **options),
+            *(functools.partial(linalg.lstsq, a, regular, method=method, **options) for method in ("qr", "svd")),
         ]
         for call in iterating:
             with pytest.raises(np.linalg.LinAlgError, match=r"has infs or NaNs|did not converge"):
@@ -720,10 +721,41 @@ def extremes() -> None:
     tiny = np.finfo("d").tiny
     matrix = np.diag([1, 1, tiny / 8, 1, 1]) + np.eye(5, k=-1) * tiny / 16
     a = put(matrix, psr.Descriptor((5, 5), 2, SQUARE))
-    calls = (linalg.inv, linalg.lu_factor, linalg.slogdet, lambda a, layout: linalg.solve(a, a, layout=layout))
-    for call in calls if SIZE > 1 else ():  # LAPACK divides by it
+    results_overflow = (linalg.inv, lambda a, layout: linalg.solve(a, a, layout=layout))
+    divided = linalg.lu_factor, linalg.slogdet
+    is_tried_on_one = SIZE < 4  # where LAPACK divides by it
+    for call in (*results_overflow, *(() if is_tried_on_one else divided)) if SIZE > 1 else ():
         with pytest.raises(np.linalg.LinAlgError, match=r"pivot 3 .* is so small that ScaLAPACK cannot divide by it"):
             call(a, layout=a)
+    for routine in divided if is_tried_on_one else ():
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            result = routine(a, layout=a)
+        assert ["divide by it" in str(warning.message) for warning in caught] == [True] * (RANK == 0 and SIZE > 1)
+        if routine is linalg.slogdet:
+            assert np.allclose(result, np.linalg.slogdet(matrix))
+        else:
+            assert np.allclose(np.diagonal(whole_of(result[0])), np.diagonal(matrix))
+
+
+def determinants() -> None:
+    """Of pivots whose absolute values overflow, or are subnormal."""
+    for dtype, turn in (("f", -1), ("d", -1), ("F", 1 + 1j), ("D", 1 + 1j)):
+        numbers = np.finfo(dtype)
+        most, least = numbers.max, numbers.tiny
+        for sizes in ([most, 1], [most] * 3, [least / 8, 1], [most, least], [most / 2, -1, 3]):
+            diagonal = np.array(sizes, dtype) * np.dtype(dtype).type(turn)
+            logarithm = sum(np.log(np.abs(np.array(sizes, "d"))) + np.log(abs(turn)))
+            sign = np.prod([turn / abs(turn) * np.sign(size) for size in sizes])
+            desc = psr.Descriptor((len(sizes),) * 2, 1, SQUARE)
+            for layout in (None, desc):
+                with warnings.catch_warnings(action="ignore"):  # LAPACK on one process divides by subnormal numbers
+                    result = linalg.slogdet(put(np.diag(diagonal), desc), layout=layout)
+                assert abs(result.sign - sign) < 8 * numbers.eps, (dtype, sizes, result)
+                assert abs(result.logabsdet - logarithm) < 8 * numbers.eps * abs(logarithm), (dtype, sizes, result)
+        large = np.kron(np.eye(2), [[0.75, 0.75], [-0.75, 0.75]]) * most
+        overflowing = linalg.slogdet(put(large.astype(dtype), psr.Descriptor((4, 4), 2, SQUARE)))
+        assert overflowing.sign == 1
+        assert np.isclose(overflowing.logabsdet, 4 * np.log(most * 0.75) + 2 * np.log(2))
 
 
 def out_of_range() -> None:
@@ -796,6 +828,7 @@ def main() -> None:
     not_regular()
     no_numbers()
     extremes()
+    determinants()
     out_of_range()
     graded()
     WORLD.Barrier()

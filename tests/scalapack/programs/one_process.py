@@ -202,6 +202,17 @@ def warnings_of_another_process() -> None:
         assert RANK or "elements grow by a factor of " in texts[0], texts
 
 
+def empty_ranks() -> None:
+    """A rank without elements, or with zeros alone, says nothing of the scale of subnormal ones."""
+    matrix = np.zeros((N, N))
+    matrix[: N // 2, : N // 2] = SPD[: N // 2, : N // 2].round()
+    expected = np.linalg.norm(matrix, 2)
+    for size in (1e-300, np.finfo("d").smallest_subnormal):
+        for desc in (psr.Descriptor((N, N), N, slabs((N, N)).grid), slabs((N, N))):
+            with warnings.catch_warnings(action="error"):
+                assert np.isclose(linalg.svdvals(put(matrix * size, desc))[0] / size, expected, 1e-2)
+
+
 def room() -> None:
     """What does not fit into a quarter of the least free memory is computed on the grid."""
     n = 300
@@ -248,6 +259,7 @@ def main() -> None:
     warnings_of_another_process()
     room()
     trials()
+    empty_ranks()
     assert ROWS.size == SIZE
     if RANK == 0:
         print("OK", flush=True)
