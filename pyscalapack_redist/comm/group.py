@@ -690,7 +690,8 @@ class Group:
             The error of `work` on the rank that has it; CollectiveError on the others.
         """
         with Guard() as guard:
-            value = guard.attempt(work, is_open)
+            with self.at_work() if is_open else contextlib.nullcontext():
+                value = guard.attempt(work, is_open)
             return self.combine(value, reduce, guard.take_interrupts())
 
     # -- resources
@@ -712,6 +713,14 @@ class Group:
         return None
 
     # -- liveness
+
+    def at_work(self, announces: bool = False) -> contextlib.AbstractContextManager[None]:
+        """Say to ranks that wait for this one that it works in the block, and does not wait: they wait for as long as it takes.
+
+        On a node that is a byte in shared memory. With `announces` the ranks of other nodes get a message, if there is a limit
+        of time: for work of one rank, or of the first one of those that work together.
+        """
+        return self._waiting.at_work(announces)
 
     def communication_error(self) -> str | None:
         """The reason why these ranks cannot communicate any more, or None."""

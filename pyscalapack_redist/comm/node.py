@@ -7,12 +7,13 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
@@ -25,7 +26,7 @@ VARIABLE = "PYSCALAPACK_REDIST_NODES"
 SPINS = 2000  # polls before a wait yields its core, if each rank has a core of its own
 SHARED_FOLDER = "/dev/shm"  # of POSIX shared memory
 SHARED_REMEDY = f"mount a tmpfs at {SHARED_FOLDER}, in a container by --shm-size=1g"
-MARK = 16  # random bytes behind the ring, which show that ranks have mapped the same memory
+MARK = 16  # random bytes at the end, which show that ranks have mapped the same memory
 
 
 def usable_cores() -> frozenset[int]:
@@ -129,6 +130,8 @@ class Node:
         The shared memory, or the reason why there is none.
     """
 
+    _working: NDArray[np.uint8] | None = None  # in shared memory: whether each rank of the node works while others wait for it
+
     def __init__(
         self,
         rank: int,
@@ -150,6 +153,7 @@ class Node:
         def make_ring() -> bool:
             if memory is None:
                 return False
+            self._working = np.frombuffer(memoryview(memory), np.uint8)[-MARK - self.size : -MARK]
             cores = set().union(*(identities[k].cores for k in node_ranks))
             self.ring = Ring(memory, self.number[rank], self.size, AREA, SPINS if self.size <= len(cores) else 0)
             return True
@@ -175,7 +179,7 @@ class Node:
 
         Collective over the group.
         """
-        size, reasons = bytes_needed(len(node_ranks), AREA) + MARK, []
+        size, reasons = bytes_needed(len(node_ranks), AREA) + len(node_ranks) + MARK, []
         shared: SharedMemory | None = None
         description = "one rank, which copies" if alone else "no other rank on this node"
         for make_file, name in ((_memory_file, "memfd"), (_shm_file, "/dev/shm")):
@@ -200,6 +204,23 @@ class Node:
         if shared is None and len(node_ranks) > 1:
             description = "no shared memory: " + "; ".join(reasons)
         return shared, description
+
+    @contextmanager
+    def at_work(self, rank: int) -> Iterator[None]:
+        """Say to the other ranks of the node that this one works in the block."""
+        if self._working is None:
+            yield
+            return
+        own = self.number[rank]
+        before, self._working[own] = self._working[own], 1
+        try:
+            yield
+        finally:
+            self._working[own] = before
+
+    def has_others_at_work(self, rank: int) -> bool:
+        """Whether another rank of the node has said that it works."""
+        return self._working is not None and self._working.sum() > self._working[self.number[rank]]
 
     def check(self, ticket: int) -> None:
         """Check that the other ranks of the node are alive and will make the call with that ticket.

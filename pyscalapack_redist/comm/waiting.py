@@ -1,6 +1,7 @@
 """Checks while a rank waits: whether other ranks are alive, and after a timeout one report of the missing ranks.
 
-Ranks of other nodes are notified by messages.
+Ranks of other nodes are notified by messages. A rank that works in a call, while others wait for it, says so: that time is
+neither reported nor limited.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SETTLE_SECONDS = 10.0  # that ranks wait for one another before a communicator i
 FAILURE_SECONDS = 10.0  # that a rank waits after a failure, in all its calls together, until all ranks know of it
 WATCHERS = 64  # the lowest ranks: they ask all ranks whether they wait; other ranks ask only these
 MOST_NAMED = 8  # ranks that a report names
-WAITS, ABORTED = range(2)  # kinds of notices
+WAITS, ABORTED, WORKS, RESTS = range(4)  # kinds of notices
 
 
 class Waiters(Protocol):
@@ -79,6 +80,7 @@ class Waiting:
     def __init__(self, group: Waiters, tag: int) -> None:
         self._group, self._tag = group, tag
         self._waiting_calls: dict[int, int] = {}  # by rank, from its notices
+        self._at_work = set[int]()  # ranks, from their notices
         self._notified: set[int] = set()
         self._sends: list[Any] = []
         self._since, self._has_reported, self._has_asked = 0.0, False, False
@@ -111,6 +113,8 @@ class Waiting:
                 set(),
             )
         self._take_notices()
+        if self._is_work_awaited:
+            self._since, self._waited = moment, 0.0
         self._notify_of_waiting({peer for peer, waiting_call in self._waiting_calls.items() if waiting_call == call})
         if not self._has_reported and 0 < self._timeout < moment - self._since:
             self._has_reported = True
@@ -119,6 +123,25 @@ class Waiting:
             self._ask()  # whose replies the error names
         if 0 < self._limit < self._waited:
             raise WaitTimeoutError(self._describe_wait(plan))
+
+    @contextlib.contextmanager
+    def at_work(self, announces: bool) -> Iterator[None]:
+        """Say that this rank works in the block, as `Group.at_work`."""
+        node, notices = self._group.node, announces and self._limit > 0
+        with contextlib.nullcontext() if node is None else node.at_work(self._group.rank):
+            if notices:
+                self._notify(WORKS, range(self._group.size))
+            try:
+                yield
+            finally:
+                if notices:
+                    self._notify(RESTS, range(self._group.size))
+
+    @property
+    def _is_work_awaited(self) -> bool:
+        """Whether another rank has said that it works."""
+        node = self._group.node
+        return bool(self._at_work) or (node is not None and node.has_others_at_work(self._group.rank))
 
     def timeout_error(self, plan: object, reason: str) -> WaitTimeoutError | None:
         """The error of a rank that has waited for half the limit or more when another rank aborts; None for others."""
@@ -220,7 +243,12 @@ class Waiting:
         for peer, kind, call in self._receive_notices():
             if kind == ABORTED:
                 raise CollectiveError(f"{self._group.names[peer]} has aborted a redistribution")
-            self._waiting_calls[peer] = call
+            if kind == WAITS:
+                self._waiting_calls[peer] = call
+            elif kind == WORKS:
+                self._at_work.add(peer)
+            else:
+                self._at_work.discard(peer)
 
     def _receive_notices(self) -> list[tuple[int, int, int]]:
         """The sender, kind and call of each notice."""

@@ -199,7 +199,10 @@ def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:
 def _search_on_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list[SearchedSteps]:
     """The steps that the first rank finds, on all ranks; its error is raised on all. Collective over the group."""
     guard = Guard()  # without interrupts
-    steps = guard.attempt(find, is_open=False) if group.rank == 0 else None
+    steps = None
+    if group.rank == 0:
+        with group.at_work(announces=True):
+            steps = guard.attempt(find, is_open=False)
     if guard.error is not None and not isinstance(guard.error, Exception):
         group.combine(error=guard.error)
     steps, error = group.combine((steps, guard.error), _of_first)

@@ -54,7 +54,10 @@ def on_first(group: Group, action: Callable[[], T]) -> T:
     trial = Guard()
 
     def act() -> tuple[T | None, BaseException | None]:
-        result = trial.attempt(lambda: as_file_error(action)) if group.rank == 0 else None
+        result = None
+        if group.rank == 0:
+            with group.at_work(announces=True):
+                result = trial.attempt(lambda: as_file_error(action))
         if trial.error is not None and not isinstance(trial.error, Exception):  # not an error of all ranks
             raise trial.error
         return result, trial.error

@@ -22,7 +22,7 @@ from ..engine.spec import communicator_of
 from ..errors import LibraryError
 from ..layout.descriptor import Descriptor
 from ..scalapack import Eigenpairs
-from ..scalapack.calls import ConvergenceError, Entry, agree_to_enter, require_finite
+from ..scalapack.calls import ConvergenceError, Entry, agree_to_enter, at_work, require_finite
 from ..scalapack.matrix_operands import diagonal_places, is_finite
 from .matrix_parts import clear_outside, local_elements
 from .problem import Problem
@@ -152,7 +152,7 @@ def eigenpairs(matrix: DistributedArray, count: int) -> Eigenpairs:
     comm = communicator_of(desc)
     inside = comm.Create_group(comm.group.Incl(desc.grid.ranks.ravel().tolist()))
     try:
-        with tracing.phase(name, desc, desc):
+        with tracing.phase(name, desc, desc), at_work(desc):
             _solve(library, name, desc, count, inside, [whole, values, vectors])
     finally:
         inside.Free()

@@ -649,7 +649,11 @@ class Problem:
             warnings, self._warnings = self._warnings, others
             self.is_alone, self.operands = True, gathered
             try:
-                with self.collect_errors(), tracing.phase("lapack", self._work_layout, self._work_layout):
+                with (
+                    self.collect_errors(),
+                    self._group.at_work(announces=True),
+                    tracing.phase("lapack", self._work_layout, self._work_layout),
+                ):
                     reply = self._answered(work)
             finally:
                 self.is_alone, self.operands, self._warnings = False, operands, warnings

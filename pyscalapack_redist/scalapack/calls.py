@@ -180,19 +180,32 @@ class Reply(NamedTuple):
     value: Any
 
 
-_agree: ContextVar[Callable[[Entry], object] | None] = ContextVar("agree", default=None)
+class Together(NamedTuple):
+    """What a call of `run_together` has for the routines inside: its ranks, and how they agree to enter the library."""
+
+    group: Group
+    agree: Callable[[Entry], object]
+
+
+_together: ContextVar[Together | None] = ContextVar("together", default=None)
 
 
 def agree_to_enter(entry: Callable[[], Entry]) -> None:
     """Agree with all ranks to enter the library; a rank has its memory by then. Collective inside `run_together`."""
-    agree = _agree.get()
-    if agree is not None:
-        agree(entry())
+    together = _together.get()
+    if together is not None:
+        together.agree(entry())
+
+
+def at_work(desc: Descriptor) -> contextlib.AbstractContextManager[None]:
+    """Say to ranks outside a grid, and to those that are done, that its ranks work in the block: `Group.at_work`."""
+    together = _together.get()
+    return contextlib.nullcontext() if together is None else together.group.at_work(desc.grid.coords == (0, 0))
 
 
 def inside_run_together() -> bool:
     """Whether this call is part of one of `run_together`, whose ranks agree. Not collective."""
-    return _agree.get() is not None
+    return _together.get() is not None
 
 
 def group_of_context(descs: Sequence[Descriptor], context: object) -> MPIGroup | None:
@@ -278,13 +291,13 @@ def _run_together(
 
     # Interrupts become errors at the next agreement: the work has several.
     with Guard(error) as guard:
-        token = _agree.set(agree)
+        token = _together.set(Together(group, agree))
         try:
             if error is None:
                 with guard.block(passes=lambda caught: caught is refusal, is_open=False):
                     value = work()
         finally:
-            _agree.reset(token)
+            _together.reset(token)
         all_ended = False
         while not all_ended:  # take part in the agreements of ranks that have more calls
             all_ended, result = agree(None)

@@ -32,6 +32,7 @@ from .calls import (
     NotFiniteError,
     SingularError,
     agree_to_enter,
+    at_work,
     extreme_over_grid,
     require_finite,
     topologies_of,
@@ -273,11 +274,12 @@ class LibraryCall:
         """Enter the library once all ranks can; all memory is taken by then. Collective inside `run_together`."""
         if self._is_copy:
             agree_to_enter(entry)
-            work()
+            with at_work(self.desc):
+                work()
             return
         topologies = topologies_of(self.desc.grid.context)
         agree_to_enter(entry)
-        with tracing.phase(phase, self.desc, self.desc), topologies:
+        with tracing.phase(phase, self.desc, self.desc), at_work(self.desc), topologies:
             work()
 
     def _result(self) -> Any:

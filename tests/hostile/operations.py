@@ -163,7 +163,6 @@ def same(*wholes: Array) -> Array:
 # -- redistribution
 
 PLAN = "Redistribution("
-RESULT = "the result of a plan"
 
 
 def planned(**options: Any) -> Callable[[Scene], Any]:
@@ -187,10 +186,6 @@ def used(**options: Any) -> Callable[[Scene], Any]:
 
 def turned(whole: Array) -> Array:
     return whole.T
-
-
-def copies_of(desc: Any) -> int:
-    return int(desc.copies)
 
 
 def summed(s: Scene) -> Any:
@@ -374,10 +369,16 @@ def saved(name: str, **options: Any) -> Callable[[Scene], Any]:
 
 
 def written(s: Scene) -> Path:
-    """A file that is there."""
+    """A file that is there; where NumPy cannot write it, its error on all ranks."""
+    error = None
     if s.comm.rank == 0:
-        np.save(s.path, s.whole)
-    s.comm.Barrier()
+        try:
+            np.save(s.path, s.whole)
+        except Exception as caught:
+            error = caught
+    error = s.comm.bcast(error)
+    if error is not None:
+        raise error
     return s.path
 
 
@@ -796,11 +797,6 @@ LINALG: dict[str, Operation] = {
 OPERATIONS |= {f"linalg.{name}": row for name, row in LINALG.items()}
 
 
-def on_grid(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A routine on a grid of all ranks, in place of where rates would have it work."""
-    return call
-
-
 # -- ScaLAPACK's routines, on local arrays; they write a copy
 
 
@@ -951,7 +947,8 @@ OPERATIONS |= {
 SEVERAL_CALLS = re.compile(
     r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite memory|reduce)|^plan"
     r"|Redistribution.__call__ (out|alpha|first)"
-    r"|Redistribution.start|^batch|in place|itself|^save \.|__setitem__ part|__setitem__$|_solve|cho_factor|scalapack|copy_to"
+    r"|Redistribution.start|Transfer.wait|^batch|in place|itself|^save \.|__setitem__ part|__setitem__$|_solve|cho_factor"
+    r"|scalapack|copy_to"
 )
 OPERATIONS = {name: row._replace(is_one_call=not SEVERAL_CALLS.search(name)) for name, row in OPERATIONS.items()}
 WITHOUT_ARRAYS = (

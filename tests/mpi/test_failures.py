@@ -36,14 +36,18 @@ def long(*values: object) -> object:
         long("outside", 5, ""),
         long("outside", 5, "0,0,1,1,1"),
         *(("unwritable", 2, nodes) for nodes in ("", "0,1")),
-        *(("time_limit", 3, nodes) for nodes in ("", "0,1,2")),
-        long("time_limit", 4, "0,0,1,1"),
         *(("agreed_once", 3, nodes) for nodes in ("", "0,1,2")),
         *(long("agreed_once", 4, nodes) for nodes in ("0,1,0,1", "0,1,2,3")),
     ],
 )
 def test_program(program: str, ranks: int, nodes: str) -> None:
     assert run(PROGRAMS / f"{program}.py", ranks, env={NODES: nodes} if nodes else {}).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, ""), (3, "0,1,2"), long(4, "0,0,1,1")])
+def test_a_limit_of_time(ranks: int, nodes: str, tmp_path: Path) -> None:
+    env = {NODES: nodes} if nodes else {}
+    assert run(PROGRAMS / "time_limit.py", ranks, tmp_path, env=env).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,19 @@
-"""One rank does not call: with a limit the others raise TimeoutError, and their group is aborted. Three ranks or more."""
+"""With a limit of time: if one rank does not call the others raise TimeoutError, and their group is aborted; if it works in
+the call they wait. Arguments: a folder. Three ranks or more.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import sys
+import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,12 +21,15 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import waiting
+from pyscalapack_redist.engine import build as building
+from pyscalapack_redist.files import binary_file, replacement
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 LATE = 1
 ONE_NODE = "PYSCALAPACK_REDIST_NODES" not in os.environ
 TAG = 5
+LIMIT, WORK = 0.2, 0.6  # seconds
 
 
 def layouts(comm: MPI.Intracomm) -> tuple[psr.Descriptor, psr.Descriptor]:
@@ -68,6 +78,47 @@ def late(call: Callable[[Any], Any]) -> None:
     WORLD.Barrier()
 
 
+def works(place: Any, name: str, worker: int, call: Callable[[Any], Any]) -> None:
+    """One rank works for longer than the limit in a function that all may call; nobody reports it, and all goes on."""
+    plan, original, output = used_plan(LIMIT), getattr(place, name), io.StringIO()
+    plan.inside.group._waiting._timeout = LIMIT
+    calls = []
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        calls.append(RANK)
+        time.sleep(WORK if worker == RANK else 0)
+        return original(*arguments, **options)
+
+    with mock.patch.object(place, name, slow), contextlib.redirect_stderr(output):
+        call(plan)
+    assert worker in WORLD.allgather(calls and RANK)
+    assert output.getvalue() == ""
+    use(plan)
+
+
+def at_work() -> None:
+    folder = Path(sys.argv[1])
+    path, other = (folder / f"{name}-{SIZE}-{ONE_NODE}.npy" for name in ("a", "b"))
+
+    def load(plan: Any) -> None:
+        assert np.array_equal(psr.load(plan.desc_a, path), plan.desc_a.from_function(lambda i, j: 100.0 * i + j))
+
+    def save(plan: Any) -> None:
+        psr.save(plan.desc_a, plan.desc_a.from_function(lambda i, j: 100.0 * i + j), other)
+
+    def search(plan: Any) -> None:
+        assert psr.redistribute(plan.desc_a, plan.desc_b, schedule="stepwise").schedule.name == "stepwise"
+
+    save(used_plan(0))
+    other.rename(path) if RANK == 0 else None
+    WORLD.Barrier()
+    works(replacement, "_place", 0, save)
+    works(building, "search_steps", 0, search)
+    if ONE_NODE:  # what each rank does for itself is not told to other nodes
+        works(binary_file, "write_bytes", LATE, save)
+        works(binary_file, "read_bytes", LATE, load)
+
+
 def main() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -80,6 +131,7 @@ def main() -> None:
     late(use)
     late(lambda plan: plan.start(plan.desc_a.zeros()).wait())
     late(lambda plan: psr.redistribute(plan.desc_a, plan.desc_b, schedule="natural"))
+    at_work()
     if RANK == 0:
         print("OK", flush=True)
 

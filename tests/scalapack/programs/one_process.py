@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import signal
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +27,7 @@ from pyscalapack_redist import linalg
 from pyscalapack_redist.comm import free_memory, groups
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.linalg import choice, cores, eigenproblems, problem, rates, systems
+from pyscalapack_redist.scalapack.table import LibraryCall
 
 N = 40
 MATRIX = random((N, N), "d")
@@ -39,6 +44,7 @@ CALLS: dict[str, Call] = {
 }
 # The first vote, the transfers of operands and of results with their votes, the answer of the process, and the last vote
 TICKETS = {"solve": 6, "cholesky": 5, "qr": 6, "eigh": 5, "svd": 6, "lstsq": 6}
+LIMIT, WORK = 0.2, 0.6  # seconds
 MOST_CALLS = 2000  # of functions of `linalg` and `layout` in a call, on the process that computes
 
 
@@ -213,6 +219,63 @@ def empty_ranks() -> None:
                 assert np.isclose(linalg.svdvals(put(matrix * size, desc))[0] / size, expected, 1e-2)
 
 
+def limited(seconds: float) -> psr.DistributedArray:
+    """A matrix on a new communicator, whose ranks wait so long."""
+    comm = WORLD.Dup()
+    desc = psr.Descriptor((N, N), 5, psr.ProcessGrid((SIZE, 1), comm))
+    a = psr.DistributedArray(desc, desc.from_function(lambda i, j: SPD[i, j]))
+    linalg.cholesky(a)
+    group_of(comm)._waiting._limit = group_of(comm)._waiting._timeout = seconds
+    return a
+
+
+def longer_than_the_limit() -> None:
+    """A process that works is not missing: the others wait for its result, and those outside a grid for ScaLAPACK's."""
+    worker, reports = SIZE - 1, io.StringIO()
+    original, fortran = systems.pxpotrf, LibraryCall._fortran
+    a = limited(LIMIT)
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(WORK if worker == RANK else 0)
+        return original(*arguments)
+
+    def slow_on_the_grid(call: LibraryCall) -> Callable[[], Any]:
+        routine = fortran(call)
+        return lambda: (time.sleep(WORK), routine())[1]
+
+    ways = [(psr.ProcessGrid((1, 1), a.desc.comm, ranks=[[worker]]), mock.patch.object(systems, "pxpotrf", slow))]
+    if SIZE > 2:
+        some = psr.ProcessGrid((2, 1), a.desc.comm)
+        ways.append((some, mock.patch.object(LibraryCall, "_fortran", slow_on_the_grid)))
+    for grid, patch in ways:
+        with patch, contextlib.redirect_stderr(reports):
+            factor = linalg.cholesky(a, layout=psr.Descriptor((N, N), 8, grid), check=False)
+        assert np.allclose(np.tril(psr.gather(factor, None)), np.linalg.cholesky(SPD))
+    assert reports.getvalue() == ""
+    a.desc.comm.Free()
+
+
+def left_by_a_rank() -> None:
+    """A rank that is interrupted as it waits for the result, and calls no more, is one that the others wait for too long."""
+    left, a = SIZE - 1, limited(LIMIT)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+
+    def until_it_has_left(*_: Any) -> Any:
+        WORLD.recv(source=left)
+
+    with mock.patch.object(systems, "pxpotrf", until_it_has_left):
+        if left == RANK:
+            signal.setitimer(signal.ITIMER_REAL, LIMIT)
+            with pytest.raises(KeyboardInterrupt):
+                linalg.cholesky(a)
+            WORLD.send(None, 0)
+        else:
+            with pytest.raises(TimeoutError, match="PYSCALAPACK_REDIST_TIMEOUT"), contextlib.redirect_stderr(io.StringIO()):
+                linalg.cholesky(a)
+    WORLD.Barrier()
+    a.desc.comm.Free()
+
+
 def room() -> None:
     """What does not fit into a quarter of the least free memory is computed on the grid."""
     n = 300
@@ -257,6 +320,9 @@ def main() -> None:
     errors()
     refused()
     warnings_of_another_process()
+    longer_than_the_limit()
+    if SIZE > 1:
+        left_by_a_rank()
     room()
     trials()
     empty_ranks()
