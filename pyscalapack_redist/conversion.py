@@ -78,7 +78,7 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         That is so on another rank.
     """
     with Guard() as guard:  # an interrupt goes into the next vote
-        source = to_distributed("x", x, comm, required=True)
+        source = to_distributed("x", x, comm, y, required=True)
         target, notifies = array_to_write("y", y, comm, source.desc)
         to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
         to_target(source.local, target.local)

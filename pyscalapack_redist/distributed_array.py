@@ -24,7 +24,7 @@ from .comm.meeting import meet
 from .comm.mpi import MPI
 from .comm.vote import Statement, Vote, digest
 from .conversion import convert
-from .door import layouts_of, local_result, named_layout, plan
+from .door import layouts_of, local_result, move, named_layout, plan
 from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.redistribution import Redistribution
@@ -75,7 +75,11 @@ class DistributedArray(Distributed):
     def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
         if operator == "," or not isinstance(other, DistributedArray):
             return super()._brought(other, layout, operator)
-        return other.redistribute(layout)  # type: ignore[arg-type]
+        with Guard() as guard:
+            guard.attempt(lambda: self._check_shape(other))
+            if guard.error is not None and self._desc.comm is None:
+                raise guard.error
+            return move(other, layout, guard.take_interrupts())
 
     def __getitem__(self, key: object) -> Any:
         """A part, a view, as `a[i0:i1, j0:j1]`, not collective; an element, row, column or every so many, collective.
@@ -559,7 +563,7 @@ def _redistribute_like(x: object, desc_b: object, misplaced: Sequence[object], l
     if desc_b is not ... or misplaced:
         raise ArrayError("like= has the layout to reach: redistribute(x, like=y), without a second layout")
     comm: Any = options.comm
-    array = as_distributed(x, comm)
+    array = _taken(x, comm, like)
     if adapter_of(like) is not None:
         return convert(array, like, comm, options)
     layout = layout_of_argument("like", like, comm, array.desc, required=True)
@@ -608,7 +612,12 @@ def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedA
     CollectiveError
         That is so on another rank, or ranks have different layouts.
     """
-    array = to_distributed("x", x, comm, required=True)
+    return _taken(x, comm)
+
+
+def _taken(x: object, comm: MPI.Intracomm | None, other: object = None) -> DistributedArray:
+    """As `as_distributed`; a rank that has no array finds the others on the communicator of `other`."""
+    array = to_distributed("x", x, comm, other, required=True)
     if isinstance(array, DistributedArray) and comm is None:
         return array
     desc = array.desc if comm is None else array.desc.on(comm)

@@ -130,9 +130,9 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         call = f"an assignment to {_in_words(picks)}"
         dtype = agreed_dtype(group, call, array, guard.take_interrupts())
         source = in_slabs(value)
-        converted = guard.attempt(lambda: source_of(dtype))
-        error = guard.take_interrupts()
-        local = move(source if converted is None else converted, _layout_of(array.desc, picks), error).local
+        made = guard.attempt(lambda: (source_of(dtype), _layout_of(array.desc, picks)))
+        converted, layout = made or (source, source.desc)
+        local = move(converted, layout, guard.take_interrupts()).local
         if local is not None and local.size:
             _write(array, picks, lambda chosen: local)
 

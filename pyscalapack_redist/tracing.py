@@ -17,7 +17,7 @@ from typing import Any, overload
 
 from .comm.free_memory import peak_memory
 from .comm.groups import group_of
-from .comm.meeting import meet
+from .comm.meeting import meet_and_combine
 from .comm.mpi import MPI
 from .errors import CollectiveError
 from .layout.descriptor import Descriptor
@@ -110,8 +110,7 @@ class Phases(Sequence[Phase]):
             `comm` is no intra-communicator.
         """
         group = group_of(comm)
-        meet(group, "Phases.max")
-        everywhere: list[list[Phase]] = group.combine(self._phases)
+        everywhere: list[list[Phase]] = meet_and_combine(group, "Phases.max", self._phases)
         same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))
         if same is None or any(map(_differ, same)):
             raise CollectiveError(

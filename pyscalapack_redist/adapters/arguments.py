@@ -35,7 +35,7 @@ def view_of(
     """The view of an array of another library, with a layout that all ranks know; None for other objects.
 
     Collective over the communicator of the array if its library has one, else over `comm`, else over that of the layout
-    `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects. Without
+    or array `other`, else over COMM_WORLD. If the view is required, all ranks raise an error for other objects. Without
     `elements` it has the layout only. With `writes` memory that cannot be written is an error. So is an object that has no
     elements, unless it may lack them.
     """
@@ -136,7 +136,8 @@ def communicator_for(
     If the adapter cannot tell its own, the guard keeps the error for the vote on the one that the caller gave. If there is
     none, other ranks wait nobody knows where, and the error is raised.
     """
-    candidates = [comm, other.comm if isinstance(other, LAYOUTS) else None, MPI.COMM_WORLD]
+    layout = _layout_at_hand(other)
+    candidates = [comm, None if layout is None else layout.comm, MPI.COMM_WORLD]
     choices: list[MPI.Intracomm] = [candidate for candidate in candidates if candidate is not None]
     for choice in choices:
         checked_communicator(choice)
@@ -147,6 +148,14 @@ def communicator_for(
         return choices[0]
     same = (choice for choice in choices if MPI.Comm.Compare(own, choice) in (MPI.IDENT, MPI.CONGRUENT))
     return next(same, own)
+
+
+def _layout_at_hand(x: object) -> Layout | None:
+    """The layout of an argument that is one, or an array of this package, or a pair: other ranks are on its communicator."""
+    if isinstance(x, Distributed):
+        return None if x._consumed_by else x.desc
+    layout = x[0] if isinstance(x, tuple) and x else x
+    return layout if isinstance(layout, LAYOUTS) else None
 
 
 def not_taken(name: str, x: object) -> ArrayError:

@@ -262,7 +262,7 @@ class Distributed:
 
     def conj(self) -> Self:
         """The complex conjugate, a copy. Not collective."""
-        return self._compute(np.conjugate, ",", self)
+        return self._compute(_conjugate, ",", self)
 
     def __neg__(self) -> Self:
         return self._with(operator.neg)
@@ -346,8 +346,6 @@ class Distributed:
         first, *others = [operand for operand in operands if isinstance(operand, Distributed)]
         layout = whole_layout(first.desc)
         for other in others:
-            if first.shape != other.shape:
-                raise ArrayError(f"the shapes {first.shape} and {other.shape} differ: they must be equal")
             if whole_layout(other.desc) != layout:
                 brought = first._brought(other, layout, operator)
                 operands = tuple([brought if operand is other else operand for operand in operands])
@@ -369,8 +367,13 @@ class Distributed:
                 view[...] = array
         return type(self)._from_result(layout, local, dtype)
 
+    def _check_shape(self, other: Distributed) -> None:
+        if self.shape != other.shape:
+            raise ArrayError(f"the shapes {self.shape} and {other.shape} differ: they must be equal")
+
     def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
         """The second array of an operation in the layout of this one. An error here, where nothing moves."""
+        self._check_shape(other)
         raise ArrayError(
             f"the arrays are in different layouts, {self._desc!r} and {other.desc!r}: bring both into one, as by "
             f"a {operator} b.redistribute(a)"
@@ -422,6 +425,12 @@ class Distributed:
             local = f"{' x '.join(map(str, self._local.shape))} of it here"
         dtype = "" if self.dtype is None else f"{self.dtype}, "
         return f"{type(self).__name__}({self._desc!r}, {dtype}{local})"
+
+
+def _conjugate(array: NDArray[Any]) -> NDArray[Any]:
+    """As the method of an array, which leaves the dtype of real numbers and of bool, but always a copy."""
+    conjugate = array.conj()
+    return conjugate.copy(order="K") if conjugate is array else conjugate
 
 
 def descriptor_of(layout: object) -> Any:

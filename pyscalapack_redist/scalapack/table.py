@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import without_avx2
+from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
@@ -188,6 +189,7 @@ class LibraryCall:
     dtype: np.dtype[Any]
     real: np.dtype[Any]  # dtype of their real parts
     info: int  # INFO after the call
+    alike: list[str]  # numbers and vectors that all ranks must have alike, beside letters and sizes
 
     def __init__(self, routine: Routine, arguments: dict[str, Any], layouts: dict[str, str]) -> None:
         self.arguments = arguments  # the Python function's by name; `run` adds ScaLAPACK's
@@ -231,7 +233,7 @@ class LibraryCall:
         if routine.iterates:
             require_finite(self.name, is_finite(self.desc, self._operands[0].array, arguments.get("uplo", "")))
         self._workspaces = workspaces(self.name, routine.name, self.kind, arguments)
-        self._numbers = [str(complex(arguments[name])) for name in NUMBERS if name in routine.names]
+        self.alike = [str(complex(arguments[name])) for name in NUMBERS if name in routine.names]
         arguments.update({operand.name: operand for operand in self._operands})
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
         with np.errstate(all="ignore"):  # what the user has asked NumPy to raise is not for what is between ranks
@@ -293,7 +295,7 @@ class LibraryCall:
         return [self.arguments.get(name, name) for name in self._routine.names]
 
     def _entry(self) -> Entry:
-        words = (*(value for value in self._values() if isinstance(value, str | int)), *self._numbers)
+        words = (*(value for value in self._values() if isinstance(value, str | int)), *self.alike)
         arrays = [operand.array for operand in self._operands if operand.array is not None and operand.array.size]
         descs = [operand.desc for operand in self._operands]
         return Entry(
@@ -433,6 +435,7 @@ def _stedc(call: LibraryCall) -> Any:
         )
         require_finite(call.name, bool(np.isfinite(vector[:needed]).all()))
         call.arguments[name] = np.append(vector[:needed], np.zeros(1, call.dtype))
+        call.alike.append(f"{name} {digest(vector[:needed].tobytes()):x}")
     call.enter()
     return call.arguments["diagonal"][:n]
 

@@ -22,6 +22,9 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.groups import MPIGroup
 from pyscalapack_redist.comm.progress import hold_interrupts
+from pyscalapack_redist.comm.waiting import Waiting
+from pyscalapack_redist.linalg.check import Check
+from pyscalapack_redist.linalg.problem import WrongResultError
 
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 BAD = min(1, SIZE - 1)
@@ -229,6 +232,45 @@ def threshold(path: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def refused_once() -> Iterator[None]:
+    """The check of the first attempt refuses its result."""
+    require = Check.require
+
+    def refuse(check: Check, *arguments: Any, **keywords: Any) -> None:
+        require(check, *arguments, **keywords)
+        if check.active and not check._problem.is_refused:
+            raise WrongResultError("a result that is refused")
+
+    with mock.patch.object(Check, "require", refuse):
+        yield
+
+
+LIMIT, WORK = 0.4, 0.7  # seconds
+
+
+@contextlib.contextmanager
+def long_work() -> Iterator[None]:
+    """A rank works for longer than others may wait, the first time that it says that it works."""
+    look, at_work, has_worked = Waiting.look, Waiting.at_work, False
+
+    def limited(waiting: Waiting, plan: object) -> None:
+        with mock.patch.object(waiting, "_limit", LIMIT):
+            look(waiting, plan)
+
+    @contextlib.contextmanager
+    def slow(waiting: Waiting, announces: bool) -> Iterator[None]:
+        nonlocal has_worked
+        with mock.patch.object(waiting, "_limit", LIMIT), at_work(waiting, announces):
+            if announces and not has_worked:
+                has_worked = True
+                time.sleep(WORK)
+            yield
+
+    with mock.patch.object(Waiting, "look", limited), mock.patch.object(Waiting, "at_work", slow):
+        yield
+
+
+@contextlib.contextmanager
 def late() -> Iterator[None]:
     time.sleep(0.01 if RANK == BAD else 0)
     yield
@@ -240,6 +282,8 @@ CIRCUMSTANCES: dict[str, Circumstance] = {
     "NumPy raises": Circumstance(lambda: np.errstate(all="raise")),
     "NumPy raises on one rank": Circumstance(lambda: np.errstate(all="raise" if RANK == BAD else "ignore")),
     "a late rank": Circumstance(late, may_fail=False),
+    "a first result is refused": Circumstance(refused_once, may_fail=False),
+    "work beyond the limit": Circumstance(long_work, may_fail=False),
     **{
         f"interrupted before vote {k}": Circumstance(lambda k=k: at_vote(k, False, interrupt), may_differ=True)
         for k in MOMENTS

@@ -108,6 +108,10 @@ OF_LOCAL = ("warnings are errors", "NumPy raises", "NumPy raises on one rank")
 def concerns(circumstance: str, operation: str) -> bool:
     """Whether an operation may come past a threshold."""
     part = circumstance.partition(".")[0]
+    if circumstance == "a first result is refused":
+        return operation.startswith("linalg")
+    if circumstance == "work beyond the limit":
+        return operation.startswith(("linalg", "scalapack")) or re.search("save|load|stepwise|least", operation) is not None
     if "=" not in circumstance:
         return True
     return {
@@ -137,6 +141,10 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
         and name.startswith(("linalg", "scalapack", "redistribute like", "copy_to"))
     ):
         return False
+    if setting.difference == "None" and name == "redistribute like a pair" and role == "b":
+        return False  # there is no pair
+    if setting.difference == "another layout" and name.endswith("of another layout"):
+        return False  # a rank that has both in one layout does not call
     if setting.shape == "many pages" and setting != Setting(shape=setting.shape) and "overwrite" not in name:
         return False
     if setting.kind and not TAKES_PAIRS.search(name):
@@ -280,7 +288,8 @@ def compare(case: Case, row: Operation, result: Any, wholes: list[NDArray[Any]])
         assert ours.dtype.newbyteorder("=") == theirs.dtype.newbyteorder("="), f"dtype {ours.dtype}, not {theirs.dtype}"
         if is_number(theirs.dtype) and not row.exact:
             wide = ours.astype(np.float64), theirs.astype(np.float64)
-            assert np.allclose(*wide, rtol=0.3, atol=2, equal_nan=True), f"{ours}, not {theirs}"
+            lost = float(np.finfo(theirs.dtype).eps) * np.abs(wholes[0].astype(np.float64)).sum()  # in another order
+            assert np.allclose(*wide, rtol=0.3, atol=2 + lost, equal_nan=True), f"{ours}, not {theirs}"
             continue
         if row.exact and (theirs.dtype.kind not in "OV" or theirs.dtype.names is not None):
             equal = (ours == theirs) | ((ours != ours) & (theirs != theirs))
@@ -288,8 +297,10 @@ def compare(case: Case, row: Operation, result: Any, wholes: list[NDArray[Any]])
                 f"{np.count_nonzero(~np.asarray(equal))} of {theirs.size} elements differ, as "
                 f"{np.atleast_1d(ours)[~np.atleast_1d(equal)][:3]}, not {np.atleast_1d(theirs)[~np.atleast_1d(equal)][:3]}"
             )
-        elif row.exact and theirs.dtype.kind == "O":
-            assert np.array_equal(ours, theirs), "elements differ"
+        elif theirs.dtype.kind == "O":
+            assert np.array_equal(ours, theirs) or (
+                not row.exact and np.allclose(ours.astype(np.float64), theirs.astype(np.float64))
+            ), "elements differ"
         elif row.exact:
             assert np.ascontiguousarray(ours).tobytes() == np.ascontiguousarray(theirs).tobytes(), "elements differ"
         elif theirs.dtype.kind in "fc":
@@ -350,11 +361,12 @@ class Matrix:
         self.probe = psr.redistribute(before, after)
         self.sent, self.wanted = (desc.from_function(lambda i, j: 10.0 * i + j) for desc in (before, after))
 
-    def works(self) -> bool:
+    def defect(self) -> str:
+        """What is wrong with a transfer on the communicator, if anything is."""
         try:
-            return bool(np.array_equal(self.probe(self.sent), self.wanted))
-        except Exception:
-            return False
+            return "" if np.array_equal(self.probe(self.sent), self.wanted) else "wrong elements"
+        except Exception as caught:
+            return f"{type(caught).__name__}: {caught}"[:300]
 
     def meet(self) -> None:
         """Wait for all ranks as a program goes on: a transfer whose wait was interrupted moves in the next calls."""
@@ -438,11 +450,12 @@ class Matrix:
             if state != self.threads and task not in self.strange:
                 self.strange.add(task)
                 faults.append(f"thread {task} has scheduler class and affinity {state}, and not {self.threads}")
-        works = self.works()
-        everything = self.tests.allgather((faults, works))
-        if not all(works for _, works in everything):
+        everything = self.tests.allgather((faults, self.defect()))
+        if any(defect for _, defect in everything):
             faults_of_all = [
-                f"the communicator does not work on ranks {[rank for rank, (_, works) in enumerate(everything) if not works]}"
+                f"the communicator does not work on rank {rank}: {defect}"
+                for rank, (_, defect) in enumerate(everything)
+                if defect
             ]
             self.comm = WORLD.Dup()
             self.again()

@@ -400,7 +400,7 @@ def drawn(kind: str, shape: tuple[int, ...], setting: Setting, rng: np.random.Ge
             if kind in ("symmetric", "positive"):
                 whole = np.tril(whole) + np.tril(whole, -1).conj().T
                 np.fill_diagonal(whole, whole.diagonal().real)
-            shift = 10 * len(whole) if kind == "positive" else 0 if kind == "symmetric" else 4 * len(whole)
+            shift = 10 * len(whole) if kind == "positive" else 0 if kind == "symmetric" else 20 * len(whole)
             whole = (whole + shift * np.eye(len(whole))).astype(dtype)
     if kind == "mask":
         return rng.integers(0, 2, whole.shape).astype(bool)

@@ -465,6 +465,18 @@ OPERATIONS |= {
         )
         for name in ("add", "mul", "lt")
     },
+    **{
+        f"operator {name} of a number before": local_operation(
+            lambda a, f=OF_NAME[name]: f(3, a), exact=name not in ROUNDED
+        )
+        for name in BINARY
+    },
+    **{
+        f"operator {name} of a NumPy array before": local_operation(
+            lambda a, f=OF_NAME[name]: f(np.arange(1, a.shape[-1] + 1), a), exact=name not in ROUNDED
+        )
+        for name in ("sub", "truediv", "ge")
+    },
     "numpy.subtract": local_operation(np.subtract, "array same"),
     "numpy.maximum": local_operation(np.maximum, "array same"),
     "numpy.sqrt": local_operation(lambda a: np.sqrt(abs(a)), exact=False),
@@ -691,6 +703,15 @@ def check_cholesky(result: Any, a: Array) -> None:
     close(np.tril(result) @ np.tril(result).conj().T, mirrored(a))
 
 
+def least_squares(a: Array, b: Array) -> Any:
+    """NumPy's, which does not return from infs."""
+    return np.linalg.lstsq(np.asarray_chkfinite(a), np.asarray_chkfinite(b), rcond=None)
+
+
+def check_cho_solve(result: Any, a: Array, b: Array) -> None:
+    system(mirrored(a), result, b)
+
+
 def check_solve(result: Any, a: Array, b: Array) -> None:
     system(a, result, b)
 
@@ -748,7 +769,7 @@ LINALG: dict[str, Operation] = {
         None,
         "positive sides",
         lambda s: linalg.cho_factor(s.a, lower=True),
-        check=check_solve,
+        check=check_cho_solve,
         exact=False,
     ),
     "solve_triangular": of(
@@ -774,16 +795,10 @@ LINALG: dict[str, Operation] = {
     ),
     "eigh of two": of(linalg.eigh, None, "symmetric positive", check=check_eigh),
     "eigvalsh": of(linalg.eigvalsh, np.linalg.eigvalsh, "symmetric"),
-    "lstsq": of(
-        lambda a, b: linalg.lstsq(a, b)[0], lambda a, b: np.linalg.lstsq(a, b, rcond=None)[0], "tall tall-sides"
-    ),
-    "lstsq residuals": of(
-        lambda a, b: linalg.lstsq(a, b)[1], lambda a, b: np.linalg.lstsq(a, b, rcond=None)[1], "tall tall-sides"
-    ),
+    "lstsq": of(lambda a, b: linalg.lstsq(a, b)[0], lambda a, b: least_squares(a, b)[0], "tall tall-sides"),
+    "lstsq residuals": of(lambda a, b: linalg.lstsq(a, b)[1], lambda a, b: least_squares(a, b)[1], "tall tall-sides"),
     "lstsq by svd": of(
-        lambda a, b: linalg.lstsq(a, b, method="svd")[0],
-        lambda a, b: np.linalg.lstsq(a, b, rcond=None)[0],
-        "tall tall-sides",
+        lambda a, b: linalg.lstsq(a, b, method="svd")[0], lambda a, b: least_squares(a, b)[0], "tall tall-sides"
     ),
     "pinv": of(linalg.pinv, np.linalg.pinv, "matrix"),
     "qr": of(linalg.qr, None, "matrix", check=check_qr),
@@ -795,6 +810,140 @@ LINALG: dict[str, Operation] = {
     "norm axis": of(lambda a: linalg.norm(a, axis=0), lambda a: np.linalg.norm(a, axis=0), "matrix"),
 }
 OPERATIONS |= {f"linalg.{name}": row for name, row in LINALG.items()}
+
+
+# -- what one rank has otherwise than the others, beside arrays
+
+
+def of_one_rank(call: Callable[..., Any], usual: Any, other: Any, kinds: str = "matrix") -> Operation:
+    """A call in which a number or a keyword is another one on the last rank: an error on all ranks."""
+
+    def called(s: Scene) -> Any:
+        return call(s, usual if s.comm.rank < s.size - 1 or s.size == 1 else other)
+
+    def oracle(*wholes: Array) -> None:
+        if MPI.COMM_WORLD.size > 1:
+            raise psr.CollectiveError("ranks want different things")
+
+    return Operation(called, oracle, kinds, check=lambda result, *wholes: None)
+
+
+def weighted(s: Scene, alpha: Any) -> Any:
+    return psr.redistribute(s.desc, s.b.desc)(s.local, s.b.local, alpha=alpha, beta=1)
+
+
+def pxgemm(s: Scene, alpha: Any) -> Any:
+    return scalapack.pxgemm(fitting(s.a), fitting(s.b), s.copy(), alpha=alpha)
+
+
+def pxstedc_of(s: Scene, first: Any) -> Any:
+    n = s.shape[0]
+    diagonal, beside = np.ones(n, s.dtype).real, np.ones(max(0, n - 1), s.dtype).real
+    diagonal[:1] = first
+    return scalapack.pxstedc(s.copy(), diagonal, beside)
+
+
+OPERATIONS |= {
+    f"{name} on one rank": row
+    for name, row in {
+        "redistribute op": of_one_rank(lambda s, op: psr.redistribute(s.a, s.turned, op=op), "T", "C"),
+        "redistribute memory_limit": of_one_rank(
+            lambda s, limit: psr.redistribute(s.a, s.target, memory_limit=limit), 300, 400
+        ),
+        "redistribute overwrite": of_one_rank(
+            lambda s, overwrite: psr.redistribute(s.a, s.target, overwrite=overwrite), False, True
+        )._replace(consumes="a"),
+        "redistribute via": of_one_rank(lambda s, via: psr.redistribute(s.a, s.target, via=via), None, "dimensions"),
+        "Redistribution.__call__ alpha": of_one_rank(weighted, 2, 3, "matrix target")._replace(writes="b"),
+        "DistributedArray.sum axis": of_one_rank(lambda s, axis: s.a.sum(axis), 0, 1),
+        "DistributedArray.var ddof": of_one_rank(lambda s, ddof: s.a.var(ddof=ddof), 0, 1),
+        "DistributedArray.max keepdims": of_one_rank(lambda s, keepdims: s.a.max(0, keepdims=keepdims), False, True),
+        "DistributedArray.trace offset": of_one_rank(lambda s, offset: s.a.trace(offset), 0, 1),
+        "DistributedArray.__getitem__ row": of_one_rank(lambda s, row: s.a[row], 0, 1),
+        "DistributedArray.gather root": of_one_rank(lambda s, root: s.a.gather(root), 0, None),
+        "linalg.norm ord": of_one_rank(lambda s, ord: linalg.norm(s.a, ord), 1, 2),
+        "linalg.cholesky lower": of_one_rank(lambda s, lower: linalg.cholesky(s.a, lower=lower), True, False, "positive"),
+        "linalg.eigh part": of_one_rank(
+            lambda s, last: linalg.eigh(s.a, subset_by_index=(0, last)), 0, 1, "symmetric"
+        ),
+        "linalg.solve check": of_one_rank(lambda s, check: linalg.solve(s.a, s.b, check=check), True, False, "square sides"),
+        "linalg.lstsq rcond": of_one_rank(
+            lambda s, rcond: linalg.lstsq(s.a, s.b, rcond, method="svd"), 1e-9, 1e-3, "tall tall-sides"
+        ),
+        "scalapack.pxgemm alpha": of_one_rank(pxgemm, 1, 2, "square square"),
+        "scalapack.pxlange norm": of_one_rank(lambda s, norm: scalapack.pxlange(fitting(s.a), norm), "1", "I"),
+        "scalapack.pxpotrf uplo": of_one_rank(lambda s, uplo: scalapack.pxpotrf(s.copy(), uplo), "L", "U", "positive"),
+        "scalapack.pxstedc diagonal": of_one_rank(pxstedc_of, 1, 2, "square"),
+    }.items()
+}
+
+# -- results that are passed on
+
+
+def factors_moved(s: Scene) -> Any:
+    """The factors of A in another layout than they came in."""
+    lu, piv = linalg.lu_factor(s.a)
+    return linalg.lu_solve((lu.redistribute(s.target_for(lu.shape)), piv), s.b)
+
+
+def pivots_damaged(s: Scene) -> Any:
+    lu, piv = linalg.lu_factor(s.a)
+    damaged = piv.copy() if isinstance(piv, np.ndarray) else piv.local.copy()
+    damaged[...] = 10**6
+    piv = damaged if isinstance(piv, np.ndarray) else psr.DistributedArray(piv.desc, damaged)
+    return linalg.lu_solve((lu, piv), s.b)
+
+
+def refused(*wholes: Array) -> None:
+    raise psr.ArrayError("what is passed on is damaged")
+
+
+OPERATIONS |= {
+    "redistribute there and back": Operation(
+        lambda s: psr.redistribute(psr.redistribute(s.a, s.target), s.desc), same
+    ),
+    "redistribute overwrite there and back": Operation(
+        consumed(lambda s: psr.redistribute(psr.redistribute(s.a, s.target, overwrite=True), s.target, overwrite=True)),
+        same,
+        consumes="a",
+    ),
+    "redistribute of T of a part": Operation(
+        lambda s: psr.redistribute(s.a[1:, :-1].T, s.target_for((max(0, s.shape[1] - 1), max(0, s.shape[0] - 1)))),
+        lambda a: a[1:, :-1].T,
+        "matrix",
+    ),
+    "DistributedArray.sum of real of T": Operation(
+        lambda s: s.a.T.real.sum(0), lambda a: a.T.real.sum(0), "matrix", exact=False
+    ),
+    "DistributedArray.max of steps of a row": Operation(lambda s: s.a[0][::2].max(), lambda a: a[0][::2].max(), "matrix"),
+    "linalg.lu_solve of moved factors": Operation(
+        factors_moved, None, "square sides", check=check_solve, exact=False
+    ),
+    "linalg.lu_solve of damaged pivots": Operation(pivots_damaged, refused, "square sides", exact=False),
+    "linalg.solve of a sum of T": Operation(
+        lambda s: linalg.solve(s.a + s.a.T.redistribute(s.a), s.b),
+        None,
+        "square sides",
+        check=lambda x, a, b: system(a + a.T, x, b),
+        exact=False,
+    ),
+    "linalg.solve_triangular of cholesky": Operation(
+        lambda s: linalg.solve_triangular(linalg.cholesky(s.a), s.b, lower=True),
+        None,
+        "positive sides",
+        check=lambda x, a, b: system(np.linalg.cholesky(np.tril(a)), x, b),
+        exact=False,
+    ),
+    "linalg.matmul of qr": Operation(
+        lambda s: operator.matmul(*linalg.qr(s.a)), None, "matrix", check=lambda result, a: close(result, a, 1e4), exact=False
+    ),
+    "linalg.eigvalsh of a copy of a part": Operation(
+        lambda s: linalg.eigvalsh(s.a[:-1, :-1].copy()),
+        lambda a: np.linalg.eigvalsh(a[:-1, :-1]),
+        "symmetric",
+        exact=False,
+    ),
+}
 
 
 # -- ScaLAPACK's routines, on local arrays; they write a copy
@@ -869,7 +1018,7 @@ OPERATIONS |= {
             "square square",
             before=pxgetrf,
         ),
-        "pxlange": thin(lambda s: scalapack.pxlange(fitting(s.a)), np.linalg.norm),
+        "pxlange": thin(lambda s: scalapack.pxlange(fitting(s.a)), lambda a: float(np.linalg.norm(a))),
         "pxorgqr": thin(lambda s: scalapack.pxorgqr(*s.value, s.shape[1], s.shape[1]), before=pxgeqrf),
         "pxormbr": thin(lambda s: scalapack.pxormbr(*s.value, s.copy()), before=pxgebrd),
         "pxormqr": thin(lambda s: scalapack.pxormqr(*s.value, s.copy()), before=pxgeqrf),
@@ -945,7 +1094,7 @@ OPERATIONS |= {
     "tools.cli.run": Operation(bench, words="pyscalapack-redist"),
 }
 SEVERAL_CALLS = re.compile(
-    r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite memory|reduce)|^plan"
+    r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite memory|reduce)|^plan|there and back| of "
     r"|Redistribution.__call__ (out|alpha|first)"
     r"|Redistribution.start|Transfer.wait|^batch|in place|itself|^save \.|__setitem__ part|__setitem__$|_solve|cho_factor"
     r"|scalapack|copy_to"
