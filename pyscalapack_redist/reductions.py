@@ -94,7 +94,7 @@ def _reduced(
     finish: Callable[[Any, np.dtype[Any]], Any],
     wanted: Callable[[], str] = str,
 ) -> Any:
-    """The reduction, in the dtype that `dtype_for` makes of the array's, which `finish` makes the result of."""
+    """The reduction, in the dtype that `dtype_for` makes of the array's; `finish` makes the result of it, on the first rank."""
 
     def of_rank() -> OfRank:
         dims = _dimensions(array, axis)
@@ -111,10 +111,10 @@ def _reduced(
         kind = function.reduce(np.ones(1, own_kind), dtype=dtype_for(own_kind)).dtype
         start = np.full(shape, 0 if function.identity is None else function.identity, kind)
         (result,) = _merged(ranks, [start], lambda old, new: [function(old[0], new[0])])
-        return result[()], own_kind
+        return finish(result[()], own_kind)
 
-    result, kind = _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims, wanted()))
-    return _with_dimensions(finish(result, kind), _dimensions(array, axis), keepdims)
+    result = _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims, wanted()))
+    return _with_dimensions(result, _dimensions(array, axis), keepdims)
 
 
 def variance(array: Distributed, axis: Axis, ddof: float, keepdims: bool) -> Any:
@@ -146,14 +146,14 @@ def variance(array: Distributed, axis: Axis, ddof: float, keepdims: bool) -> Any
     def together(ranks: list[OfRank]) -> Any:
         shape, kind = _without(array.shape, _dimensions(array, axis)), _dtype_of(ranks)
         means = np.zeros(shape, wide_dtype(kind))
-        return _merged(ranks, [means.real.copy(), means, means.copy(), means.real.copy()], both)[3][()], kind
+        squares = _merged(ranks, [means.real.copy(), means, means.copy(), means.real.copy()], both)[3][()]
+        count = math.prod(array.shape) // max(1, np.size(squares))
+        return _narrowed(squares / max(0, count - ddof), kind)
 
     def words() -> str:
         return _words(array, axis, keepdims, f", ddof={float(ddof)!r}")
 
-    squares, kind = _combined(array, "var", of_rank, together, words)
-    count = math.prod(array.shape) // max(1, np.size(squares))
-    result = _narrowed(squares / max(0, count - ddof), kind)
+    result = _combined(array, "var", of_rank, together, words)
     return _with_dimensions(result, _dimensions(array, axis), keepdims)
 
 

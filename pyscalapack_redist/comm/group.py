@@ -548,7 +548,9 @@ class Group:
         except CollectiveError:
             raise
         except BaseException as caught:
-            if cast is not None:
+            if cast is None:  # the vote's message has no room
+                self.abort(describe_error(caught))
+            else:
                 agreement = InterruptedAgreement(self, *cast, error or caught, statements, has_followup)
                 self.interrupted[agreement] = progress.tasks_in_flight()[agreement] = None
             raise

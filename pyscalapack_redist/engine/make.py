@@ -163,10 +163,17 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
         spec = spec.completed(*group.call_on_all(spec.known, first_known_of_each, is_open=False))
     a, b = spec.layouts
     node = group.make_node()
-    summand = summands_of(a, spec.options)[0]
-    load = Load() if group.links is None else load_between(op_layout(summand, spec.options.op), b)
-    elements = math.prod(b.shape) * b.copies
-    chosen = choose(spec.options, node, group.links, elements, load)
+
+    def choose_here() -> Choice:
+        summand = summands_of(a, spec.options)[0]
+        load = Load() if group.links is None else load_between(op_layout(summand, spec.options.op), b)
+        return choose(spec.options, node, group.links, math.prod(b.shape) * b.copies, load)
+
+    guard = Guard()
+    chosen = guard.attempt(choose_here, is_open=False)
+    if chosen is None:  # the others are in the next exchange, that of a search or of the plan
+        group.combine(error=guard.error)
+        raise AssertionError
     moments.append(time.perf_counter())
     steps = None
     if not is_by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines

@@ -209,6 +209,7 @@ def load(
             check_format(name, NOT_READ)
         wanted = _wanted_dtype(out, dtype)
         _check_through(through)
+        bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         part.check(name)
         return name, wanted, None if out is None else _local_array("out", out, desc)
 
@@ -355,6 +356,7 @@ def save(
         name = checked_path(path, dataset)
         check_format(name, NOT_WRITTEN)
         _check_through(through)
+        bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         if window is None:
             part.check_new(name, dataset)
         else:

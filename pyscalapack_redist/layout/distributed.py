@@ -274,10 +274,10 @@ class Distributed:
         return self._compute(np.absolute, ",", self)
 
     def __pow__(self, other: Any) -> Self:
-        return self._compute(np.power, "**", self, other)
+        return self._compute(operator.pow, "**", self, other)
 
     def __rpow__(self, other: Any) -> Self:
-        return self._compute(np.power, "**", other, self)
+        return self._compute(operator.pow, "**", other, self)
 
     def __floordiv__(self, other: Any) -> Self:
         return self._compute(np.floor_divide, "//", self, other)

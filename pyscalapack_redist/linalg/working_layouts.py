@@ -17,8 +17,11 @@ import numpy as np
 from .. import tracing
 from ..comm.group import Group
 from ..comm.guard import holding_interrupts
+from ..comm.meeting import meet
 from ..comm.mpi import MPI
-from ..errors import ArrayError, DescriptorError, callers_level, shown
+from ..comm.progress import hold_interrupts
+from ..engine.spec import group_of_all
+from ..errors import ArrayError, DescriptorError, RedistributionError, callers_level, shown
 from ..layout.axis import Blocks, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
@@ -116,12 +119,26 @@ def _call_together(own: RoutineCall, function: Callable[[], R]) -> R:
     try:
         result = function()
     except BaseException as caught:
-        if own.leave is not None:
-            own.leave(caught)
+        leave = own.leave or functools.partial(_refuse_together, own)
+        leave(caught)
         raise
     if own.leave is not None:
         own.leave(None)
     return result
+
+
+def _refuse_together(own: RoutineCall, error: BaseException) -> None:
+    """Let all ranks of the operands know of an error before the first vote. Collective, unless all ranks have raised it."""
+    array = next((each for each in own.arguments.values() if isinstance(each, Distributed)), None)
+    if error is own.error_of_all or error is hold_interrupts.forced or array is None:
+        return
+    try:
+        group = group_of_all(array.desc)
+    except RedistributionError:  # the array is consumed, or on no communicator
+        return
+    if group.abort_reason is None:
+        with one_step(group):
+            meet(group, f"linalg.{own.name}", (), error)
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:

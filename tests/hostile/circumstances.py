@@ -97,8 +97,8 @@ def interrupted_later(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-# Memory for messages after a vote, and of a first compiled call: without it the group is aborted (docs/protocol.md).
-AFTER_THE_VOTE = ("comm/caches.py", "comm/gather_scatter.py")
+# Memory for messages of a vote and after it, and of a first compiled call: without it the group is aborted (docs/protocol.md).
+AFTER_THE_VOTE = ("comm/caches.py", "comm/gather_scatter.py", "comm/vote.py")
 ALLOCATIONS = ("array", "asfortranarray", "concatenate", "empty", "empty_like", "eye", "full", "ones", "zeros")
 
 

@@ -207,7 +207,10 @@ def operands_of(case: Case, row: Operation, comm: MPI.Intracomm, rng: np.random.
     return result
 
 
-TAKES_PAIRS = re.compile(r"^(linalg\.(?!.*(a window|itself|of a part))|redistribute$|redistribute like$|copy_to$)")
+TAKES_PAIRS = re.compile(
+    r"^(linalg\.(?!.*(a window|itself|of a (part|sum|copy)|of (moved|damaged|cholesky|qr)))|redistribute$|redistribute like$"
+    r"|copy_to$)"
+)
 ONE_TRIANGLE = ("positive", "symmetric", "triangle")  # is read of these
 
 

@@ -567,6 +567,11 @@ OPERATIONS |= {
     **{f"DistributedArray.{name}": reduction(name) for name in REDUCTIONS},
     **{f"DistributedArray.{name} axis={axis}": reduction(name, axis) for name in REDUCTIONS for axis in (0, -1)},
     **{f"DistributedArray.{name} keepdims": reduction(name, 0, keepdims=True) for name in REDUCTIONS},
+    "DistributedArray.mean of nothing": Operation(lambda s: s.a[:0].mean(), lambda a: a[:0].mean(), "matrix"),
+    "DistributedArray.var of nothing": Operation(lambda s: s.a[:0].var(0), lambda a: a[:0].var(0), "matrix"),
+    "DistributedArray.std ddof of all": Operation(
+        lambda s: s.a.std(0, ddof=99), lambda a: a.std(0, ddof=99), "matrix", exact=False
+    ),
     "DistributedArray.sum dtype": reduction("sum", dtype=np.complex128),
     "DistributedArray.var ddof": reduction("var", 0, ddof=1),
     "DistributedArray.std ddof": reduction("std", ddof=1.5),
@@ -815,6 +820,10 @@ OPERATIONS |= {f"linalg.{name}": row for name, row in LINALG.items()}
 # -- what one rank has otherwise than the others, beside arrays
 
 
+class DifferError(psr.CollectiveError, ValueError):
+    """That of the others, or of the rank."""
+
+
 def of_one_rank(call: Callable[..., Any], usual: Any, other: Any, kinds: str = "matrix") -> Operation:
     """A call in which a number or a keyword is another one on the last rank: an error on all ranks."""
 
@@ -823,9 +832,12 @@ def of_one_rank(call: Callable[..., Any], usual: Any, other: Any, kinds: str = "
 
     def oracle(*wholes: Array) -> None:
         if MPI.COMM_WORLD.size > 1:
-            raise psr.CollectiveError("ranks want different things")
+            raise DifferError
 
     return Operation(called, oracle, kinds, check=lambda result, *wholes: None)
+
+
+TWO_FLAGS = np.array([True, False])  # which has no truth value
 
 
 def weighted(s: Scene, alpha: Any) -> Any:
@@ -866,6 +878,13 @@ OPERATIONS |= {
         "linalg.eigh part": of_one_rank(
             lambda s, last: linalg.eigh(s.a, subset_by_index=(0, last)), 0, 1, "symmetric"
         ),
+        "linalg.solve_triangular lower": of_one_rank(
+            lambda s, lower: linalg.solve_triangular(s.a, s.b, lower=lower), True, TWO_FLAGS, "triangle sides"
+        ),
+        "linalg.solve check, as two flags": of_one_rank(
+            lambda s, check: linalg.solve(s.a, s.b, check=check), True, TWO_FLAGS, "square sides"
+        ),
+        "save progress": of_one_rank(lambda s, shown: s.a.save(s.path, progress=shown), False, TWO_FLAGS),
         "linalg.solve check": of_one_rank(lambda s, check: linalg.solve(s.a, s.b, check=check), True, False, "square sides"),
         "linalg.lstsq rcond": of_one_rank(
             lambda s, rcond: linalg.lstsq(s.a, s.b, rcond, method="svd"), 1e-9, 1e-3, "tall tall-sides"

@@ -28,13 +28,14 @@ REFUSALS = [
     (r"^load", r"dtype=(bfloat16|float8|int4)", r"cannot hold without loss"),
     (r"^(Redistribution|Transfer|batch|plan dtype|Phases)", r"layout=", r"its dtype is not known on this rank"),
     (r"^(gather|save)$", r"layout=tiles", r"must be a Descriptor"),
-    (r"cho_factor", r"values=NaNs of each part", r"not positive definite"),
+    (r"cho_factor", r"values=(NaNs of each|a subnormal imaginary) part", r"not positive definite"),
     (r"load|_of$|save", r"dtype=fields out of order", r"."),
     (r"from_array", r"layout=", r"."),
     (r"save .h5", r"dtype=", r"No conversion path"),
     (r"of a part", r"shape=no rows", r"subset_by_index"),
     (r"__eq__|__ne__|operator (eq|ne)", r"dtype=(fields|void|text|times|bytes)", r"ufunc"),
     (r"batch overwrite", r".", r"consumes A .*, which a batch does not"),
+    (r"memory_limit=100", r"dtype=(text|clongdouble|complex256|longdouble)", r"memory_limit = 100 bytes is too small"),
     (r"memory_limit=1$", r".", r"memory_limit = 1 bytes is too small"),
     # what tiles are not for
     (r"overwrite", r"layout=tiles", r"overwrite = True is not for tiles"),
@@ -42,7 +43,7 @@ REFUSALS = [
     (r"datatypes", r"layout=tiles", r"with tiles"),
     (r"fill|mirror", r"layout=tiles", r"is not for tiles"),
     (r"^batch", r"layout=tiles", r"is of tiles"),
-    (r"__getitem__ a view|overwrite a part", r"layout=tiles", r"has no sub-arrays"),
+    (r"__getitem__ a view|overwrite a part|of nothing|of T of a part|copy of a part", r"layout=tiles", r"has no sub-arrays"),
     (r"block$", r"layout=replicas", r"no array dimension is distributed over it"),
     (r"^distribute$|sum of T", r"layout=a part", r"out is missing: B is a sub-array"),
     (r"block$", r"layout=tiles", r"has no blocks and no grid"),
@@ -53,6 +54,7 @@ REFUSALS = [
     (r"via=lcm", r"layout=(irregular|balanced)", r"is for blocks of one size"),
     (r"to itself|like", r"layout=a part", r"out is missing: B is a sub-array"),
     (r"overwrite|itself", r"a first result is refused", r"there was no second try, as the operand has been overwritten"),
+    (r"^(full|ones)", r"dtype=void", r"a bytes-like object is required"),
     # what is not written
     (r".", r"memory=read-only", r"read-only"),
     (r"overwrite", r"layout=replicas", r"replica|copies|several"),
@@ -95,11 +97,15 @@ def not_compared(case: Any) -> bool:
         return True
     if case.setting.difference == "another dtype" and re.search(r"__add__ of|__setitem__", case.operation):
         return True  # each rank computes with what it has, or converts it
+    if case.operation == "redistribute uplo mirror" and case.setting.dtype in ("bytes", "text"):  # NumPy's sum is longer
+        return True
     if case.operation.startswith(("save", "redistribute uplo")) and case.setting.dtype == "fields out of order":
         return True  # fields are put in order
     if case.setting.difference == "another dtype" and case.operation in LAYOUTS_OF:
         return True
     if " like" in case.operation and case.setting.difference == "another dtype" and case.role == "b":
+        return True
+    if case.operation.endswith("ddof of all") and case.setting.values in (*EDGES, *SMALL):
         return True
     if "norm" in case.operation and case.setting.values in (*EDGES, *SMALL):  # where NumPy's squares overflow or vanish
         return True
