@@ -361,6 +361,7 @@ def save(
             part.check_new(name, dataset)
         else:
             part.check(name)
+            check_not_mapped(name, local)
         checked_chunking = chunking.checked(name, desc.shape, window is None)
         own = _local_array("local", local, desc)
         if own is not None:
@@ -397,6 +398,15 @@ def save(
         on_first(group, lambda: file.check_target(target))
 
     replace_file(group, name, write, check_array_store if is_zarr(name) else check_regular)
+
+
+def check_not_mapped(name: str, local: object) -> None:
+    """Refuse memory that is a map of the file: it would change while it is written."""
+    part: object = local
+    while part is not None:
+        if isinstance(part, np.memmap) and os.path.exists(name) and os.path.samefile(part.filename, name):  # type: ignore[arg-type]
+            raise FileError(f"local is a map of {name}, which is written: save a copy, local.copy()")
+        part = getattr(part, "base", None)
 
 
 def _agreed(

@@ -223,7 +223,10 @@ class Distributed:
     def astype(self, dtype: DTypeLike) -> Self:
         """A copy with another dtype, as by `numpy.ndarray.astype`; of a part, one of that part alone. Not collective."""
         converted = self._with(operator.methodcaller("astype", dtype))
-        converted._dtype = np.dtype(dtype)
+        if self.dtype is not None:
+            converted._dtype = np.empty(0, self.dtype).astype(dtype).dtype  # of a text without a length it has one
+        elif np.dtype(dtype).itemsize:
+            converted._dtype = np.dtype(dtype)
         return converted
 
     def __add__(self, other: Any) -> Self:

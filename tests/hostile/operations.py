@@ -489,6 +489,7 @@ OPERATIONS |= {
     "operator invert": local_operation(operator.invert),
     "DistributedArray.copy": local_operation(lambda a: a.copy()),
     "DistributedArray.astype": local_operation(lambda a: a.astype(np.complex64)),
+    "DistributedArray.astype text": local_operation(lambda a: a.astype("U")),
     "DistributedArray.T": local_operation(lambda a: a.T),
     "DistributedArray.H": local_operation(
         lambda a: a.H, "matrix", lambda a: a.conj().T if a.dtype.kind == "c" else a.T

@@ -242,6 +242,7 @@ def windows(folder: Path) -> None:
         ("No such file", save(folder / "missing.npy", local, PIECE, **its)),
         ("is not an ordinary file", save("/dev/full", local, PIECE, shape=SHAPE, **its)),
         ("local has dtype >f8, but", save(path, local.astype(">f8"), PIECE, **its)),
+        ("local is a map of", save(path, np.load(path, mmap_mode="r")[: local.shape[0], : local.shape[1]], PIECE, **its)),
         ("of <f8: to write into a window, convert local by astype", save(path, local.astype("f4"), PIECE, **its)),
     ):
         fails(text, call)
