@@ -98,7 +98,7 @@ def interrupted_later(seconds: float) -> Iterator[None]:
 
 
 # Memory for messages of a vote and after it, and of a first compiled call: without it the group is aborted (docs/protocol.md).
-AFTER_THE_VOTE = ("comm/caches.py", "comm/gather_scatter.py", "comm/vote.py")
+OF_MESSAGES = f"{PACKAGE}/comm/"
 ALLOCATIONS = ("array", "asfortranarray", "concatenate", "empty", "empty_like", "eye", "full", "ones", "zeros")
 
 
@@ -113,7 +113,7 @@ def at_allocation(number: int, action: Callable[[], object]) -> Iterator[None]:
             file = sys._getframe(1).f_code.co_filename
             if (
                 file.startswith(PACKAGE)
-                and not file.endswith(AFTER_THE_VOTE)
+                and not file.startswith(OF_MESSAGES)
                 and threading.current_thread() is threading.main_thread()
             ):
                 left -= 1
