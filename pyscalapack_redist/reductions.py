@@ -72,7 +72,17 @@ def reduced(
     def wanted() -> str:
         return "" if dtype is None else f", dtype={np.dtype(dtype)}"
 
-    return _reduced(array, function, name, axis, keepdims, lambda kind: dtype, lambda result, kind: result, wanted)
+    def is_summed_wide(kind: np.dtype[Any]) -> bool:
+        """Half precision, of which NumPy rounds the sum and no part of it."""
+        return function is np.add and dtype is None and kind.char == "e"
+
+    def dtype_for(kind: np.dtype[Any]) -> DTypeLike | None:
+        return np.float32 if is_summed_wide(kind) else dtype
+
+    def finish(result: Any, kind: np.dtype[Any]) -> Any:
+        return result.astype(np.float16) if is_summed_wide(kind) else result
+
+    return _reduced(array, function, name, axis, keepdims, dtype_for, finish, wanted)
 
 
 def mean(array: Distributed, axis: Axis, keepdims: bool) -> Any:

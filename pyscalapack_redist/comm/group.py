@@ -543,6 +543,7 @@ class Group:
 
                 outcome = wait_until(lambda: self.count(voting), check_peers, doze=progress.Doze() if dozes else None)
             with progress.hold_interrupts():
+                self._waiting.take_announcements()
                 self.take_up_operations()
                 progress.advance_others()  # what follows from the votes of interrupted agreements comes before
         except CollectiveError:

@@ -238,6 +238,11 @@ class Waiting:
             self._notify(WAITS, sorted(ranks - self._notified))
             self._notified |= ranks
 
+    def take_announcements(self) -> None:
+        """Receive notices where ranks announce their work, so that those for which this rank need not wait do not pile up."""
+        if self._by_messages and self._limit > 0:
+            self._take_notices()
+
     def _take_notices(self) -> None:
         """Receive notices; raise if a rank has aborted."""
         for peer, kind, call in self._receive_notices():
