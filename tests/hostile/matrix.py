@@ -145,8 +145,10 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
         and name.startswith(("linalg", "scalapack", "redistribute like", "copy_to"))
     ):
         return False
-    if setting.difference == "None" and name == "redistribute like a pair" and role == "b":
-        return False  # there is no pair
+    if setting.difference == "None" and (
+        (name == "redistribute like a pair" and role == "b") or re.search(r" (of|there) ", name)
+    ):
+        return False  # there is nothing of which a part is taken
     if setting.difference == "another layout" and name.endswith("of another layout"):
         return False  # a rank that has both in one layout does not call
     if setting.shape == "many pages" and setting != Setting(shape=setting.shape) and "overwrite" not in name:
