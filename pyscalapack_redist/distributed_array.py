@@ -77,8 +77,8 @@ class DistributedArray(Distributed):
             return super()._brought(other, layout, operator)
         with Guard() as guard:
             guard.attempt(lambda: self._check_shape(other))
-            if guard.error is not None and (self._desc.comm is None or self._desc.comm.Get_size() == 1):
-                raise guard.error  # nobody waits
+            if guard.error is not None and self._desc.comm is None:
+                raise guard.error
             return move(other, layout, guard.take_interrupts())
 
     def __getitem__(self, key: object) -> Any:

@@ -240,16 +240,31 @@ def start_with(
         sources, targets = local or (arrays, outs)
         a, out = (sources, targets) if plan.is_batch else (sources[0], targets[0])
         finish = functools.partial(_in_form_of, plan, arrays, outs)
-        options |= {"convert_result": finish, "consume": _marking(plan, arrays, outs)}
+        options |= {"convert_result": finish, "consume": None if local is None else _marking(plan, arrays, outs)}
         return start_use(plan, a, out, alpha, beta, error=guard.take_interrupts(), **options)
 
 
-def _marking(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any]) -> Callable[[], None] | None:
+class Consumption:
+    """What marks a distributed array as consumed from the start of a transfer on, unless nothing of it moves in the end."""
+
+    def __init__(self, array: Distributed) -> None:
+        self._array, self._desc, self._local = array, array.desc, array.local
+
+    def mark(self) -> None:
+        """The array is given away."""
+        self._array._consume("a redistribution with overwrite=True", np.empty(0, self._array.dtype))
+
+    def undo(self) -> None:
+        """Nothing has moved."""
+        self._array._take_back(self._desc, self._local)
+
+
+def _marking(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any]) -> Consumption | None:
     """What marks the distributed array that a plan consumes; None where there is none, and in place."""
     array = arrays[0]
     if not plan.has_panels or not isinstance(array, Distributed) or outs[0] is array:
         return None
-    return functools.partial(array._consume, "a redistribution with overwrite=True", np.empty(0, array.dtype))
+    return Consumption(array)
 
 
 def _local_arrays(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], beta: object) -> tuple[list[Any], list[Any]]:

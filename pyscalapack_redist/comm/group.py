@@ -284,7 +284,6 @@ class Group:
         self.interrupted: dict[InterruptedAgreement, None] = {}
         self.tickets = Tickets()
         self.settling, self.series = dict[Settling, None](), dict[int, Series]()
-        self._series_drawn = 0
         self._closed = False
         self._notices = channel.tags - 1  # notices and votes have the last tags
         self._most_series = channel.tags // 8  # each has two tags
@@ -335,19 +334,11 @@ class Group:
         """
         return self.tickets.drawn + sum(series.calls for series in self.series.values() if series.culprit is None)
 
-    def draw_series_number(self) -> int:
-        """Draw the number of the series that a first call may begin, with its ticket, whether that call is refused or not.
-
-        All ranks start the same first calls in the same order, so they draw the same numbers; none is drawn twice.
-        """
-        self._series_drawn += 1
-        return self._series_drawn - 1
-
     def new_series(self, number: int, targets: Sequence[int], sources: Sequence[int]) -> Series | None:
-        """Make the series with a number that was drawn; None if that has no tags. All ranks of the group make it."""
-        if number >= self._most_series:
+        """Make the series that a call begins, by its tickets so far; None if its tags are taken. All ranks of the group make it."""
+        tag = self._notices - 3 - 2 * (number % self._most_series)
+        if tag in self.series:
             return None
-        tag = self._notices - 3 - 2 * number
         series = self.series[tag] = Series(self, tag, targets, sources)
         return series
 

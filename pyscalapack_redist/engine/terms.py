@@ -45,7 +45,7 @@ class Terms:
     def draw(self, group: Group) -> None:
         """Draw what all ranks number alike for a call that may be the first one. Called as that draws its ticket."""
         if not self.is_bound:
-            self._series_number = group.draw_series_number()
+            self._series_number = group.tickets.drawn
 
     def note_start(self, is_agreed: Callable[[], bool]) -> None:
         """Note a call that may be the first one; `is_agreed` makes progress until its vote is counted."""

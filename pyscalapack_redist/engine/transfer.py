@@ -19,7 +19,7 @@ import functools
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from ..comm.guard import Guard
 from ..comm.progress import advance_others, hold_interrupts, tasks_in_flight
 from ..comm.series import Series
 from ..comm.vote import Outcome, Rows, Statement, Verdict, Vote, describe_dispute, describe_error
-from ..errors import CollectiveError, RedistributionError
+from ..errors import ArrayError, CollectiveError, RedistributionError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import SeriesMessages
@@ -73,6 +73,16 @@ QUEUED, VOTING, READY, MOVING, COMPLETE = State.QUEUED, State.VOTING, State.READ
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
+class Marking(Protocol):
+    """What marks a user's array as consumed."""
+
+    def mark(self) -> None:
+        """It is given away from now on."""
+
+    def undo(self) -> None:
+        """Nothing of it has moved."""
+
+
 class Transfer(Generic[Result]):
     """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
 
@@ -88,7 +98,7 @@ class Transfer(Generic[Result]):
         spent: dict[str, float] | None = None,
         measured: Any = None,
         convert_result: Callable[[Any], Any] | None = None,
-        consume: Callable[[], None] | None = None,
+        consume: Marking | None = None,
     ) -> None:
         self.plan, self._spent, self._measured, self._consume = plan, spent, measured, consume
         self._ticket = 0
@@ -140,6 +150,10 @@ class Transfer(Generic[Result]):
         elif guard.error is None:
             guard.attempt(lambda: self._take_arrays(a, out, alpha, beta))  # runs code of the arrays
         self.error = guard.take_interrupts()
+        if self.error is not None:
+            self._consume = None
+        elif self._consume is not None:
+            self._consume.mark()
         self._group.starts += 1
         if not has_turn:
             self.state = QUEUED
@@ -183,11 +197,20 @@ class Transfer(Generic[Result]):
             They do not fit.
         """
         prepare()  # on every rank, also one without arrays: the vote reports an error
+        if self.plan.has_panels:
+            self._check_unread(a)
         self.operands = operands = prepare_operands(self.plan, a, out, alpha, beta)
         self.arrays, self.outs, self.targets, self.origins = operands[:4]
         if self.plan.has_panels and self.outs[0] is None:
             take_single_pages(self.targets[0])
         return operands
+
+    def _check_unread(self, a: Any) -> None:
+        """Refuse an array to consume that a transfer in flight still reads or writes."""
+        for other in (*self._group.transfers, *self._group.queued):
+            held = (*other.arrays, *other.outs, *(other._given or ())[:2])
+            if any(isinstance(x, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(x, a) for x in held):
+                raise ArrayError(f"A is still read or written by a transfer in flight, {other.plan!r}: wait for it first")
 
     def _take_known_memory(self, operands: Operands) -> None:
         """Take memory for arrays whose dtypes this rank knows, in a plan whose terms they fit."""
@@ -615,9 +638,7 @@ class Transfer(Generic[Result]):
         return True
 
     def _start_moving(self) -> None:
-        if self._consume is not None:  # from now on elements of A go, whatever interrupts this rank
-            self._consume()
-            self._consume = None
+        self._consume = None  # from now on elements of A go
         self.progress.start(self.exchange, self._mark)
 
     def _move(self, block: bool) -> bool:
@@ -685,13 +706,21 @@ class Transfer(Generic[Result]):
         """End as refused: all ranks know or will know of the error."""
         self._next = None
         self._put_back_memory()
+        self._leave_array()
         self.plan.record_failure(describe_error(error))
         self.state, self._failure = State.REFUSED, error
+
+    def _leave_array(self) -> None:
+        """Leave the user's array as it was, if nothing of it has moved."""
+        if self._consume is not None:
+            self._consume.undo()
+            self._consume = None
 
     def _abort(self, error: BaseException) -> None:
         """Abort the group. This transfer stays in memory, because MPI may still access its buffers."""
         self._group.abort(f"{type(error).__name__}: {error}")
         self._group.aborted_uses.append(self)
+        self._leave_array()
         self.state, self._failure = State.ABORTED, error
 
     def _check_peers(self) -> None:

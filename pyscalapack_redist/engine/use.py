@@ -13,7 +13,7 @@ from ..exchanges.shared import Shared
 from .binding import Binding, Key
 from .operands import find_wrapped, prepare_operands
 from .plan import Plan
-from .transfer import Transfer, continue_call
+from .transfer import Marking, Transfer, continue_call
 
 
 def start_use(
@@ -26,7 +26,7 @@ def start_use(
     error: BaseException | None = None,
     measured: Any = None,
     convert_result: Callable[[Any], Any] | None = None,
-    consume: Callable[[], None] | None = None,
+    consume: Marking | None = None,
 ) -> Transfer[Any]:
     """Start a transfer of these local arrays, and vote. Collective over the plan's ranks, in the same order on all.
 
@@ -42,8 +42,8 @@ def start_use(
         The record of a trace.
     convert_result : callable, optional
         Gives the result the class of the user's arrays.
-    consume : callable, optional
-        Marks the user's array of A as consumed. Called before the first element moves.
+    consume : Marking, optional
+        Marks the user's array of A as consumed, from now on.
     """
     group = plan.group
     if group is None:

@@ -105,6 +105,10 @@ class Distributed:
         self._dtype, self._consumed_by, self._local = self.dtype, call, nothing
         del self._desc
 
+    def _take_back(self, desc: Layout, local: Any) -> None:
+        """Have memory again of which nothing has been moved away."""
+        self._desc, self._local, self._consumed_by = desc, local, ""
+
     def __getstate__(self) -> dict[str, Any]:
         """Of tiles a list of local arrays: pickled layouts lose their offsets."""
         is_list = not self._consumed_by and not isinstance(self._desc, Descriptor)

@@ -236,6 +236,41 @@ def batched(s: Scene) -> Any:
     return psr.batch(s.plan, s.plan)([s.a, s.a])[1]
 
 
+def refuses(call: Callable[[], Any]) -> None:
+    """See that a call is refused on all ranks."""
+    try:
+        call()
+    except (psr.ArrayError, psr.CollectiveError):
+        return
+    raise AssertionError("no error")
+
+
+def given_away_twice(s: Scene) -> Any:
+    plan = psr.plan(s.desc, s.target, dtype=s.dtype, overwrite=True)
+    transfer = plan.start(s.a)
+    refuses(lambda: plan.start(s.a).wait())
+    refuses(lambda: s.plan(s.a))
+    return transfer.wait()
+
+
+def given_away_while_read(s: Scene) -> Any:
+    transfer = psr.plan(s.desc, s.target, dtype=s.dtype, exchange="nonblocking").start(s.a)
+    with contextlib.suppress(psr.RedistributionError):  # unless it has been read
+        psr.redistribute(s.a, s.target, overwrite=True)
+    return transfer.wait()
+
+
+def first_after_a_refusal(s: Scene) -> Any:
+    """A plan that agrees once, after a call in which one rank was at another plan."""
+    plan, other = (psr.plan(s.desc, s.target, dtype=s.dtype, agree=agree) for agree in ("first", "always"))
+    if s.size > 1:
+        refuses(lambda: (other if s.comm.rank else plan)(s.a))
+    second = psr.plan(s.desc, s.target, dtype=s.dtype, agree="first", exchange="nonblocking")
+    for _ in range(3):
+        result = second(s.a)
+    return result
+
+
 def first_agreed(s: Scene) -> Any:
     plan = psr.redistribute(s.desc, s.target, agree="first")
     for _ in range(3):
@@ -315,6 +350,9 @@ OPERATIONS |= {
         consumed(lambda s: s.plan(s.a, overwrite=True)), same, consumes="a", before=plan_first
     ),
     "Redistribution.__call__ first": Operation(first_agreed, same),
+    "Redistribution.__call__ first after a refusal": Operation(first_after_a_refusal, same),
+    "Redistribution.start overwrite twice": Operation(given_away_twice, same, consumes="a", before=plan_first),
+    "Redistribution.start overwrite meanwhile": Operation(given_away_while_read, same, consumes="a"),
     "Redistribution.profile": Operation(lambda s: s.plan.profile(s.local), None, words=PLAN, before=plan_first),
     "Redistribution.report": Operation(lambda s: s.plan.report(s.dtype, all_ranks=True), None, before=plan_first),
     "Redistribution.start": Operation(started, same, words=PLAN, before=plan_first),
