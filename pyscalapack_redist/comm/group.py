@@ -335,7 +335,7 @@ class Group:
         return self.tickets.drawn + sum(series.calls for series in self.series.values() if series.culprit is None)
 
     def new_series(self, number: int, targets: Sequence[int], sources: Sequence[int]) -> Series | None:
-        """Make the series that a call begins, by its tickets so far; None if its tags are taken. All ranks of the group make it."""
+        """Make the series that a call begins, by its tickets so far; None if the tags are taken. All ranks make it."""
         tag = self._notices - 3 - 2 * (number % self._most_series)
         if tag in self.series:
             return None
