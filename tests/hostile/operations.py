@@ -723,8 +723,17 @@ def check_lu(result: Any, a: Array) -> None:
     close(product, a, 1e4)
 
 
+def finite(oracle: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's functions of singular values may not return from infs."""
+    return lambda *wholes: oracle(*map(np.asarray_chkfinite, wholes))
+
+
 def norm_of(ord: Any) -> Operation:
-    return Operation(lambda s: linalg.norm(s.a, ord), lambda a: np.linalg.norm(a, ord), "matrix", exact=False)
+    def oracle(a: Array) -> Any:
+        return np.linalg.norm(a, ord)
+
+    by_values = ord in (2, "nuc")
+    return Operation(lambda s: linalg.norm(s.a, ord), finite(oracle) if by_values else oracle, "matrix", exact=False)
 
 
 def of(
@@ -748,8 +757,7 @@ def check_cholesky(result: Any, a: Array) -> None:
 
 
 def least_squares(a: Array, b: Array) -> Any:
-    """NumPy's, which does not return from infs."""
-    return np.linalg.lstsq(np.asarray_chkfinite(a), np.asarray_chkfinite(b), rcond=None)
+    return finite(np.linalg.lstsq)(a, b)
 
 
 def check_cho_solve(result: Any, a: Array, b: Array) -> None:
@@ -828,9 +836,9 @@ LINALG: dict[str, Operation] = {
     "matmul": of(linalg.matmul, np.matmul, "matrix right"),
     "matmul of a vector": of(linalg.matmul, np.matmul, "matrix right-vector"),
     "matmul with itself": of(lambda a: a.H @ a, lambda a: a.conj().T @ a, "matrix"),
-    "matrix_rank": of(linalg.matrix_rank, np.linalg.matrix_rank, "matrix"),
-    "matrix_rank unchecked": of(lambda a: linalg.matrix_rank(a, check_finite=False), np.linalg.matrix_rank, "matrix"),
-    "cond": of(linalg.cond, np.linalg.cond),
+    "matrix_rank": of(linalg.matrix_rank, finite(np.linalg.matrix_rank), "matrix"),
+    "matrix_rank unchecked": of(lambda a: linalg.matrix_rank(a, check_finite=False), finite(np.linalg.matrix_rank), "matrix"),
+    "cond": of(linalg.cond, finite(np.linalg.cond)),
     "cond of 1": of(lambda a: linalg.cond(a, 1), lambda a: np.linalg.cond(a, 1)),
     "eigh": of(linalg.eigh, None, "symmetric", check=check_eigh),
     "eigh unchecked": of(lambda a: linalg.eigh(a, check_finite=False), None, "symmetric", check=check_eigh),
@@ -844,11 +852,11 @@ LINALG: dict[str, Operation] = {
     "lstsq by svd": of(
         lambda a, b: linalg.lstsq(a, b, method="svd")[0], lambda a, b: least_squares(a, b)[0], "tall tall-sides"
     ),
-    "pinv": of(linalg.pinv, np.linalg.pinv, "matrix"),
+    "pinv": of(linalg.pinv, finite(np.linalg.pinv), "matrix"),
     "qr": of(linalg.qr, None, "matrix", check=check_qr),
     "svd": of(linalg.svd, None, "matrix", check=check_svd),
     "svd by gesvd": of(lambda a: linalg.svd(a, False, driver="gesvd"), None, "matrix", check=check_svd),
-    "svdvals": of(linalg.svdvals, lambda a: np.linalg.svd(a, compute_uv=False), "matrix"),
+    "svdvals": of(linalg.svdvals, finite(lambda a: np.linalg.svd(a, compute_uv=False)), "matrix"),
     **{f"norm ord={ord}": norm_of(ord) for ord in (None, 1, np.inf, 2, "nuc")},
     "norm": norm_of("fro"),
     "norm axis": of(lambda a: linalg.norm(a, axis=0), lambda a: np.linalg.norm(a, axis=0), "matrix"),
