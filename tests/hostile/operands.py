@@ -192,6 +192,7 @@ MEMORY: dict[str, Callable[[Shape, Any], tuple[Any, Any]]] = {
     "a mapped file": mapped,
     "a numpy.matrix": as_matrix,
 }
+OF_BYTES = ("unaligned", "of another owner", "a mapped file")  # where no reference can be
 OF_ONE_DIMENSION = ("Fortran order", "steps", "rows reversed", "read-only", "read-only on one rank", "unaligned")
 
 
@@ -485,6 +486,8 @@ def made(setting: Setting, whole: NDArray[Any], comm: MPI.Intracomm) -> Operand:
     if is_last and setting.difference == "another dtype":
         whole = whole.astype(np.float32 if whole.dtype != np.float32 else np.float64)
     if name.startswith("tiles") and "offsets" in name and whole.ndim != 2:
+        raise ImpossibleError
+    if whole.dtype.hasobject and setting.memory in OF_BYTES:
         raise ImpossibleError
     layout = LAYOUTS[name](whole.shape, comm.size)
     desc: Any = layout_for(layout, comm)
