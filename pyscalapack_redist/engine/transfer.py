@@ -197,7 +197,7 @@ class Transfer(Generic[Result]):
             They do not fit.
         """
         prepare()  # on every rank, also one without arrays: the vote reports an error
-        if self.plan.has_panels:
+        if self.plan.has_panels and self.plan.group is not None:
             self._check_unread(a)
         self.operands = operands = prepare_operands(self.plan, a, out, alpha, beta)
         self.arrays, self.outs, self.targets, self.origins = operands[:4]
