@@ -21,11 +21,16 @@ def block_sizes(layout: Layout) -> list[Any]:
     ]
 
 
-def descriptor(layout: Layout, comm: Any) -> psr.Descriptor:
-    """The Descriptor of a layout, over the grid with dimensions of its own where there is one."""
+def grid_of(layout: Layout, comm: Any) -> psr.ProcessGrid:
+    """The grid of a layout, with dimensions of its own where there are some."""
     ranks = layout.ranks if layout.grid_ranks is None else layout.grid_ranks
+    return psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
+
+
+def descriptor(layout: Layout, comm: Any, grid: Any = grid_of) -> psr.Descriptor:
+    """The Descriptor of a layout, over its grid, as `grid` makes it of a layout and a communicator."""
     axes = layout.axes if layout.grid_axes is None else layout.grid_axes
-    grid = psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
+    grid = grid(layout, comm)
     arguments = layout.shape, block_sizes(layout), grid
     whole = psr.Descriptor(*arguments, source=layout.source, axes=axes)
     if layout.extra:
@@ -34,10 +39,10 @@ def descriptor(layout: Layout, comm: Any) -> psr.Descriptor:
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 
-def made_for(layout: AnyLayout, comm: Any, rank: int | None) -> psr.Descriptor | psr.Tiles:
+def made_for(layout: AnyLayout, comm: Any, rank: int | None, grid: Any = grid_of) -> psr.Descriptor | psr.Tiles:
     """The layout as the package takes it, on a rank of a communicator."""
     if isinstance(layout, Layout):
-        return descriptor(layout, comm)
+        return descriptor(layout, comm, grid)
     if not layout.stored:
         return psr.Tiles.from_edges(layout.edges, layout.owners, comm)
     (rows, columns), (offsets, leading) = layout.edges, _storage(layout, rank)

@@ -252,6 +252,7 @@ def made_whole(result: Any, comm: MPI.Intracomm) -> Any:
     kinds = comm.allgather("distributed" if isinstance(result, psr.DistributedArray) else type(result).__name__)
     if "distributed" in kinds:
         assert {*kinds} == {"distributed"}, f"ranks have results of kinds {kinds}"
+        assert len({*comm.allgather(result.desc.layout_digest)}) == 1, "ranks have results of other layouts"
         return whole_of(result, comm)
     if isinstance(result, tuple | list):
         assert len({*kinds}) == 1, f"ranks have results of kinds {kinds}"

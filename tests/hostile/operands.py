@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import random
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from layouts import block_sizes, made_for
+from layouts import grid_of, made_for
 from mpi4py import MPI
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
@@ -76,6 +77,13 @@ def replicas(shape: Shape, size: int) -> Layout:
     return spread(shape, 2, (*[1] * len(shape), size))
 
 
+def turned_grid(shape: Shape, size: int) -> Layout:
+    """As of a transpose: the dimensions of the grid in another order."""
+    layout = spread(shape, 2, square(shape, size))
+    layout.grid_ranks, layout.grid_axes = layout.ranks.T, layout.axes[::-1]
+    return layout
+
+
 def tiles(shape: Shape, size: int, *, stored: bool = False) -> TileLayout:
     """Tiles of any ranks; the last one is empty."""
     edges = tuple(np.array([*sorted({0, min(n, 2), n // 2, n}), n]) for n in shape)
@@ -103,6 +111,10 @@ LAYOUTS: dict[str, Callable[[Shape, int], AnyLayout]] = {
     ),
     "ranks in another order": lambda shape, size: spread(shape, 2, along(0, shape, size), np.arange(size)[::-1]),
     "replicas": replicas,
+    "replicas of parts": lambda shape, size: spread(
+        shape, 2, (*along(0, shape, 2 - size % 2), size // (2 - size % 2))
+    ),
+    "a turned grid": turned_grid,
     "a larger leading dimension": lambda shape, size: spread(shape, 2, square(shape, size), extra=2),
     "tiles": tiles,
     "tiles at offsets": lambda shape, size: tiles(shape, size, stored=True),
@@ -176,6 +188,7 @@ def mapped(shape: Shape, dtype: Any) -> tuple[Any, Any]:
 MEMORY: dict[str, Callable[[Shape, Any], tuple[Any, Any]]] = {
     "Fortran order": lambda shape, dtype: (np.zeros(shape, dtype, order="F"),) * 2,
     "C order": lambda shape, dtype: (np.zeros(shape, dtype),) * 2,
+    "C order on odd ranks": lambda shape, dtype: (np.zeros(shape, dtype, order="FC"[MPI.COMM_WORLD.rank % 2]),) * 2,  # type: ignore[call-overload]
     "steps": steps,
     "a window": lambda shape, dtype: window(shape, dtype, "F", False),
     "a window in C order": lambda shape, dtype: window(shape, dtype, "C", True),
@@ -350,6 +363,9 @@ ROWS: dict[str, tuple[Any, ...]] = {
 }
 
 
+UNKNOWN = ("the last process", "tiles")  # of which some ranks have nothing, and do not know the dtype
+
+
 def hostile_settings() -> Iterator[Setting]:
     """All arrays that are odd in one respect, and the ordinary one first. A value may need a dtype that has it."""
     yield Setting()
@@ -368,6 +384,8 @@ def hostile_settings() -> Iterator[Setting]:
         for memory in MEMORY:
             yield from (Setting(memory=memory, shape=shape, ndim=ndim) for ndim in (2, 3))
         yield from (Setting(layout=layout, shape=shape) for layout in LAYOUTS)
+    yield from (Setting(layout, dtype=dtype) for layout in UNKNOWN for dtype in ("float32", "complex64", "int16"))
+    yield from (Setting(UNKNOWN[0], dtype="float32", shape="no rows"), Setting("a turned grid", "C order"))
     yield from (Setting(values="extreme integers", dtype=dtype) for dtype in ("int64", "uint8"))
     yield from (Setting(values="zeros", dtype="bool"), Setting(values="-0.0", dtype=str(np.dtype(np.longdouble))))
 
@@ -406,6 +424,24 @@ def drawn(kind: str, shape: tuple[int, ...], setting: Setting, rng: np.random.Ge
     if kind == "mask":
         return rng.integers(0, 2, whole.shape).astype(bool)
     return whole
+
+
+def drawn_key(whole: NDArray[Any]) -> Any:
+    """An index for an array, which hangs on it: integers, slices with and without steps, an ellipsis."""
+    rng = random.Random(str(whole))
+    parts: list[Any] = []
+    for n in whole.shape:
+        if rng.random() < 0.4 and n:
+            parts.append(rng.choice([int, np.int64])(rng.randrange(-n, n)))
+        else:
+            ends = [rng.choice([None, rng.randint(-n - 2, n + 2)]) for _ in range(2)]
+            parts.append(slice(*ends, rng.choice([None, 1, 2, 3, -1, -2])))
+    if rng.random() < 0.3:
+        low, high = sorted(rng.randint(0, len(parts)) for _ in range(2))
+        parts[low:high] = [...]
+    else:
+        parts = parts[: rng.randint(1, len(parts))]
+    return parts[0] if len(parts) == 1 and rng.random() < 0.5 else tuple(parts)
 
 
 # -- arrays
@@ -490,7 +526,7 @@ def made(setting: Setting, whole: NDArray[Any], comm: MPI.Intracomm) -> Operand:
     if whole.dtype.hasobject and setting.memory in OF_BYTES:
         raise ImpossibleError
     layout = LAYOUTS[name](whole.shape, comm.size)
-    desc: Any = layout_for(layout, comm)
+    desc: Any = made_for(layout, comm, comm.rank, kept_grid)
     if name == "tiles at other offsets":
         offsets, leading = [k + 4 for k in desc.offsets], [n + 2 for n in desc.leading_dimensions]
         gap = 2 * sum(width for _, width in desc.local_shapes)
@@ -548,18 +584,13 @@ def made(setting: Setting, whole: NDArray[Any], comm: MPI.Intracomm) -> Operand:
 GRIDS: dict[Any, psr.ProcessGrid] = {}
 
 
-def layout_for(layout: AnyLayout, comm: MPI.Intracomm) -> Any:
-    """The layout as the package takes it. Equal grids are one, so that operands of ScaLAPACK have one context."""
-    if isinstance(layout, TileLayout):
-        return made_for(layout, comm, comm.rank)
-    key = MPI._handleof(comm), layout.ranks.shape, layout.ranks.tobytes()
+def kept_grid(layout: Layout, comm: MPI.Intracomm) -> psr.ProcessGrid:
+    """Equal grids are one, so that operands of ScaLAPACK have one context."""
+    ranks = layout.ranks if layout.grid_ranks is None else layout.grid_ranks
+    key = MPI._handleof(comm), ranks.shape, ranks.tobytes()
     if key not in GRIDS:
-        GRIDS[key] = psr.ProcessGrid(layout.ranks.shape, comm, ranks=layout.ranks)
-    arguments = layout.shape, block_sizes(layout), GRIDS[key]
-    whole = psr.Descriptor(*arguments, source=layout.source, axes=layout.axes)
-    if layout.extra:
-        whole = psr.Descriptor(*arguments, source=layout.source, axes=layout.axes, lld=whole.lld + layout.extra)
-    return whole if layout.size == layout.shape else whole[layout.window()]
+        GRIDS[key] = grid_of(layout, comm)
+    return GRIDS[key]
 
 
 def own_slice(indices: NDArray[np.int64], start: int, size: int) -> slice:

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from mpi4py import MPI
 from numpy.typing import NDArray
-from operands import Operand
+from operands import Operand, drawn_key
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
@@ -283,6 +283,9 @@ OPERATIONS |= {
     "Redistribution.__call__ in place": Operation(
         lambda s: s.result(s.desc, psr.redistribute(s.desc, s.desc)(s.local, s.local)), same, writes="a"
     ),
+    "Redistribution.__call__ in place overwrite": Operation(
+        lambda s: s.result(s.desc, psr.redistribute(s.desc, s.desc)(s.local, s.local, overwrite=True)), same, writes="a"
+    ),
     "redistribute": Operation(planned(), same),
     "redistribute to itself": Operation(lambda s: psr.redistribute(s.a, s.desc), same),
     "redistribute like": Operation(lambda s: psr.redistribute(s.a, like=s.b), same, "array same"),
@@ -320,6 +323,12 @@ OPERATIONS |= {
     ),
     "redistribute overwrite windowed": Operation(
         consumed(planned(overwrite=True, exchange="windowed", memory_limit=300)), same, consumes="a"
+    ),
+    "redistribute overwrite plan": Operation(
+        consumed(lambda s: psr.redistribute(s.desc, s.target, overwrite=True)(s.a)), same, consumes="a"
+    ),
+    "redistribute overwrite start": Operation(
+        consumed(lambda s: psr.redistribute(s.desc, s.target, overwrite=True).start(s.a).wait()), same, consumes="a"
     ),
     "redistribute overwrite memory_limit=1": Operation(planned(overwrite=True, memory_limit=1), same, consumes="a"),
     "redistribute overwrite like a pair": Operation(
@@ -374,7 +383,9 @@ OPERATIONS |= {
         before=lambda s: s.whole if s.comm.rank == 0 else None,
     ),
     "distribute": Operation(
-        lambda s: psr.distribute(s.value, s.desc), same, before=lambda s: s.whole if s.comm.rank == 0 else None
+        lambda s: psr.distribute(s.value, s.desc, root=s.size - 1),
+        same,
+        before=lambda s: s.whole if s.comm.rank == s.size - 1 else "not looked at",
     ),
     "copy_to": Operation(lambda s: (psr.copy_to(s.a, s.b), s.b)[1], same, "array target", writes="b"),
     "as_distributed": Operation(lambda s: psr.as_distributed((s.desc, s.local), s.comm), same),
@@ -428,7 +439,7 @@ OPERATIONS |= {
     "save .zarr": Operation(saved(".zarr"), same),
     "DistributedArray.load": Operation(lambda s: psr.DistributedArray.load(s.value, comm=s.comm), same, before=written),
     "load": Operation(lambda s: s.result(s.target, psr.load(s.target, s.value)), same, before=written),
-    "load into": Operation(lambda s: psr.load(s.b, s.value), same, "array target", before=written, writes="b"),
+    "load into": Operation(lambda s: (psr.load(s.b, s.value), s.b)[1], same, "array target", before=written, writes="b"),
     "dtype_of": Operation(lambda s: psr.dtype_of(s.value, comm=s.comm), lambda a: a.dtype, before=written),
     "shape_of": Operation(lambda s: psr.shape_of(s.value, comm=s.comm), lambda a: a.shape, before=written),
 }
@@ -456,6 +467,14 @@ def assigned(key: Any, value: Any) -> Operation:
 
 def assigned_where(a: Any, mask: Any) -> Any:
     a[mask] = 7
+    return a
+
+
+def assigned_drawn(a: Any, whole: Array, given: Callable[[Array], Any]) -> Any:
+    """Numbers written where an index that hangs on the array says."""
+    key = drawn_key(whole)
+    values = np.arange(whole.size).reshape(whole.shape)[key] % 7
+    a[key] = given(values) if values.shape else values
     return a
 
 
@@ -490,9 +509,16 @@ OPERATIONS |= {
         )
         for name in BINARY
     },
-    "DistributedArray.__add__ of another layout": Operation(
-        lambda s: s.a + s.b, operator.add, "array target", words="Distributed.__add__()"
-    ),
+    **{
+        f"DistributedArray.__{name}__ of another layout": Operation(
+            lambda s, f=OF_NAME[name]: f(s.a, s.b),
+            OF_NAME[name],
+            "array target",
+            words=f"Distributed.__{name}__()",
+            exact=name not in ROUNDED,
+        )
+        for name in ("add", "sub", "mul", "truediv", "lt", "eq")
+    },
     **{
         f"operator {name} of a number": local_operation(lambda a, f=OF_NAME[name]: f(a, 3), exact=name not in ROUNDED)
         for name in BINARY
@@ -503,6 +529,7 @@ OPERATIONS |= {
         )
         for name in ("add", "mul", "lt")
     },
+    "operator mul of a NumPy column": local_operation(lambda a: a * np.arange(1, a.shape[0] + 1)[:, None], "matrix"),
     **{
         f"operator {name} of a number before": local_operation(
             lambda a, f=OF_NAME[name]: f(3, a), exact=name not in ROUNDED
@@ -543,6 +570,12 @@ OPERATIONS |= {
     "DistributedArray.__setitem__ a part": assigned((slice(1, None), slice(None, -1)), 5)._replace(kinds="matrix"),
     "DistributedArray.__setitem__ 300": assigned(..., 300),
     "DistributedArray.__setitem__ -1": assigned(..., -1),
+    "DistributedArray.__setitem__ drawn": Operation(
+        lambda s: assigned_drawn(s.a, s.whole, lambda values: values),
+        lambda a: assigned_drawn(a.copy(), a, lambda values: values),
+        words="-",
+        writes="a",
+    ),
     "DistributedArray.__setitem__ a mask": Operation(
         lambda s: assigned_where(s.a, s.b),
         lambda a, b: assigned_where(a.copy(), b),
@@ -601,11 +634,25 @@ def reduction(name: str, *arguments: Any, **options: Any) -> Operation:
     return Operation(lambda s: call(s.a), lambda a: function(a, *arguments, **options), exact=exact)
 
 
+def of_numpy(name: str, **options: Any) -> Operation:
+    """NumPy's function of a distributed array."""
+    function = getattr(np, name)
+    exact = name not in ("mean", "std", "var", "sum", "trace")
+    kinds = "matrix" if "offset" in options else "array"
+    return local_operation(lambda a: function(a, **options), kinds, exact=exact)._replace(words="")
+
+
 REDUCTIONS = ("sum", "mean", "var", "std", "min", "max", "any", "all", "argmin", "argmax")
 OPERATIONS |= {
     **{f"DistributedArray.{name}": reduction(name) for name in REDUCTIONS},
     **{f"DistributedArray.{name} axis={axis}": reduction(name, axis) for name in REDUCTIONS for axis in (0, -1)},
     **{f"DistributedArray.{name} keepdims": reduction(name, 0, keepdims=True) for name in REDUCTIONS},
+    **{
+        f"numpy.{name} axis={axis} keepdims": of_numpy(name, axis=axis, keepdims=True)
+        for name in REDUCTIONS
+        for axis in (None, 1, (0, 1))
+    },
+    **{f"numpy.{name} offset": of_numpy(name, offset=offset) for name, offset in (("trace", -1), ("diagonal", 2))},
     "DistributedArray.mean of nothing": Operation(lambda s: s.a[:0].mean(), lambda a: a[:0].mean(), "matrix"),
     "DistributedArray.var of nothing": Operation(lambda s: s.a[:0].var(0), lambda a: a[:0].var(0), "matrix"),
     "DistributedArray.std ddof of all": Operation(
@@ -620,6 +667,12 @@ OPERATIONS |= {
     "DistributedArray.__getitem__ a row": Operation(lambda s: s.a[0], lambda a: a[0], "matrix"),
     "DistributedArray.__getitem__ a column": Operation(lambda s: s.a[:, -1], lambda a: a[:, -1], "matrix"),
     "DistributedArray.__getitem__ steps": Operation(lambda s: s.a[::-2], lambda a: a[::-2]),
+    "DistributedArray.__getitem__ drawn": Operation(lambda s: s.a[drawn_key(s.whole)], lambda a: a[drawn_key(a)]),
+    "DistributedArray.__setitem__ drawn of another layout": Operation(
+        lambda s: assigned_drawn(s.a, s.whole, lambda values: psr.distribute(values, s.target_for(values.shape))),
+        lambda a: assigned_drawn(a.copy(), a, lambda values: values),
+        writes="a",
+    ),
     "DistributedArray.__setitem__": set_from(...),
     "DistributedArray.__setitem__ part": set_from(slice(1, -1)),
     "DistributedArray.__setitem__ steps": Operation(
@@ -1160,7 +1213,7 @@ OPERATIONS |= {
     "tools.cli.run": Operation(bench, words="pyscalapack-redist"),
 }
 SEVERAL_CALLS = re.compile(
-    r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite memory|reduce)|^plan|there and back| of "
+    r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite (memory|plan|start)|reduce)|^plan|there and back| of "
     r"|Redistribution.__call__ (out|alpha|first)"
     r"|Redistribution.start|Transfer.wait|^batch|in place|itself|^save \.|__setitem__ part|__setitem__$|_solve|cho_factor"
     r"|scalapack|copy_to"

@@ -21,14 +21,26 @@ def test_nothing_is_missing() -> None:
     assert run(FOLDER / "completeness.py", 1).stdout == "OK\n"
 
 
-@pytest.mark.parametrize(("ranks", "cases"), [(1, 400), (2, 300), (3, 200)])
-def test_sample(ranks: int, cases: int) -> None:
-    done = run(FOLDER / "matrix.py", ranks, cases, "--seed", SEED, timeout=150, env=ENV, alone=True)
+OF_ARRAYS = r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)"  # reductions, indexing, elements
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cases", "only", "nodes"),
+    [
+        *((1, 400, ".", ""), (2, 300, ".", ""), (3, 200, ".", "")),
+        *((1, 400, OF_ARRAYS, ""), (2, 400, OF_ARRAYS, ""), (4, 200, OF_ARRAYS, "")),
+        *(pytest.param(n, 2500, OF_ARRAYS, nodes, marks=LONG) for n, nodes in ((3, ""), (4, "0,1,1,2"), (6, ""))),
+    ],
+)
+def test_sample(ranks: int, cases: int, only: str, nodes: str) -> None:
+    words, env = ("--seed", SEED, "--only", only), {**ENV, **({"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {})}
+    done = run(FOLDER / "matrix.py", ranks, cases, *words, timeout=280, env=env, alone=True)
     print(done.stdout)
     assert done.stdout.endswith("OK\n"), done.stdout
 
 
-@pytest.mark.long
+@LONG
 @pytest.mark.skipif("PYSCALAPACK_REDIST_HOSTILE_ALL" not in os.environ, reason="set PYSCALAPACK_REDIST_HOSTILE_ALL=1")
 @pytest.mark.parametrize("part", range(1, PARTS + 1))
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, ""), (3, ""), (2, "0,1")])
