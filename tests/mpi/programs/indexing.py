@@ -1,16 +1,13 @@
-"""Indexing of distributed arrays beside NumPy's: elements, rows, columns, steps and assignment. Arguments: seed, cases."""
+"""Indexing of distributed arrays: the layouts of results, assignment within an array, errors; results: tests/hostile."""
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from reductions import drawn, same
 
 import pyscalapack_redist as psr
 
@@ -18,80 +15,16 @@ WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 
 
-def drawn_key(rng: random.Random, shape: tuple[int, ...]) -> Any:
-    """An index: integers, slices with and without steps, an ellipsis."""
-    parts: list[Any] = []
-    for n in shape:
-        if rng.random() < 0.4 and n:
-            parts.append(rng.choice([int, np.int64])(rng.randrange(-n, n)))
-        else:
-            ends = [rng.choice([None, rng.randint(-n - 2, n + 2)]) for _ in range(2)]
-            parts.append(slice(*ends, rng.choice([None, 1, 2, 3, -1, -2])))
-    if rng.random() < 0.3:
-        low, high = sorted(rng.randint(0, len(parts)) for _ in range(2))
-        parts[low:high] = [...]
-    else:
-        parts = parts[: rng.randint(1, len(parts))]
-    return parts[0] if len(parts) == 1 and rng.random() < 0.5 else tuple(parts)
-
-
-def read(rng: random.Random) -> None:
-    array, whole = drawn(rng)
-    key = drawn_key(rng, whole.shape)
-    parts = key if isinstance(key, tuple) else (key,)
-    is_view = all(part is ... or (isinstance(part, slice) and part.step in (None, 1)) for part in parts)
-    what, expected = f"{array!r}[{key}]", whole[key]
-    if is_view and isinstance(array.desc, psr.Tiles):
-        return
-    found = array[key]
-    if not isinstance(found, psr.DistributedArray):
-        assert np.ndim(expected) == 0, what
-        same(found, expected, what)
-        return
-    assert found.shape == expected.shape, what
-    same(found.gather(None), expected, what)
-    assert is_view or found.desc.parent is None
-    if not is_view and found.desc.copies == 1 and found.desc.coords is not None:
-        for axis in found.desc.distributions:
-            sizes = [axis.local_size(p) for p in range(axis.processes)]
-            assert max(sizes) - min(sizes) <= 1, what
-
-
-def write(rng: random.Random) -> None:
-    array, whole = drawn(rng)
-    array, whole = array.copy(), whole.copy()
-    key = drawn_key(rng, whole.shape)
-    kind, shape = rng.random(), np.shape(whole[key])
-    value: Any
-    if kind < 0.3:
-        value = expected = rng.choice([1, np.float32(3), True, np.ones(shape[-1:], np.int8)])
-    elif kind < 0.6 or not shape or isinstance(array.desc, psr.Tiles):
-        value = expected = np.random.default_rng(rng.randrange(2**30)).integers(0, 9, shape)
-    else:
-        value, expected = drawn(rng, shape)
-        expected = np.nan_to_num(expected)
-        for own in [value.own] if isinstance(value.desc, psr.Descriptor) else value.desc.own_arrays(value.local):
-            if own is not None:
-                own[np.isnan(own)] = 0
-    what = f"{array!r}[{key}] = {value!r}"
-    if np.iscomplexobj(expected) and not np.iscomplexobj(whole):
-        with pytest.raises((psr.ArrayError, psr.CollectiveError), match="take its real part"):
-            array[key] = value
-        value, expected = value.real, expected.real
-    array[key] = value
-    whole[key] = expected
-    same(psr.gather(array, None), whole, what)
-
-
-def by_masks(rng: random.Random) -> None:
-    """A number is written where a mask is true."""
-    array, whole = drawn(rng)
-    array, whole = array.copy(), whole.copy()
-    mask = array == array if rng.random() < 0.3 else array == whole.flat[0] if whole.size else array == 0
-    chosen = mask.gather(None)
-    array[mask] = 3
-    whole[chosen] = 3
-    same(psr.gather(array, None), whole, f"{array!r}[{mask!r}] = 3")
+def balanced() -> None:
+    """What is no view is in blocks of sizes that differ by one at most."""
+    x = psr.DistributedArray.from_function(psr.Descriptor((9, 7), 2, psr.ProcessGrid((SIZE, 1), WORLD)), np.add)
+    for array in (x, x.T, x[1:8, 2:]):
+        for key in (0, np.s_[:, -1], np.s_[::2], np.s_[::-1, 1:4], np.s_[..., ::-2]):
+            desc = array[key].desc
+            assert desc.parent is None
+            for axis in desc.distributions if desc.coords is not None else ():
+                sizes = [axis.local_size(p) for p in range(axis.processes)]
+                assert max(sizes) - min(sizes) <= 1, key
 
 
 def within_itself() -> None:
@@ -148,6 +81,8 @@ def refused() -> None:
         x[:3] = x
     with pytest.raises(psr.ArrayError, match=r"of shape \(2,\) cannot be assigned to \(9, 7\) elements"):
         x[...] = np.ones(2)
+    with pytest.raises(both, match="take its real part"):
+        x[0] = row * 1j
     with pytest.raises(both, match="cannot be assigned to"):
         x[0, 0] = x[0]
     for mask, value, words in (
@@ -192,11 +127,7 @@ def refused() -> None:
 
 
 if __name__ == "__main__":
-    rng = random.Random(int(sys.argv[1]))
-    for _ in range(int(sys.argv[2])):
-        read(rng)
-        write(rng)
-        by_masks(rng)
+    balanced()
     within_itself()
     refused()
     if RANK == 0:
