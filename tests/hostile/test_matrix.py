@@ -21,20 +21,25 @@ def test_nothing_is_missing() -> None:
     assert run(FOLDER / "completeness.py", 1).stdout == "OK\n"
 
 
-OF_ARRAYS = r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)"  # reductions, indexing, elements
+# Reductions, indexing and functions of elements, in ordinary circumstances
+ONLY = {
+    "": ".",
+    "arrays": r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)[^|]*\|[^|]*\|[^|]*$",
+}
 LONG = pytest.mark.long
 
 
 @pytest.mark.parametrize(
     ("ranks", "cases", "only", "nodes"),
     [
-        *((1, 400, ".", ""), (2, 300, ".", ""), (3, 200, ".", "")),
-        *((1, 400, OF_ARRAYS, ""), (2, 400, OF_ARRAYS, ""), (4, 200, OF_ARRAYS, "")),
-        *(pytest.param(n, 2500, OF_ARRAYS, nodes, marks=LONG) for n, nodes in ((3, ""), (4, "0,1,1,2"), (6, ""))),
+        *((1, 400, "", ""), (2, 300, "", ""), (3, 200, "", "")),
+        *((1, 600, "arrays", ""), (2, 600, "arrays", ""), (4, 400, "arrays", "")),
+        *(pytest.param(*row, marks=LONG) for row in ((3, 2000, "arrays", ""), (4, 2000, "arrays", "0,1,1,2"))),
+        pytest.param(6, 800, "arrays", "", marks=LONG),
     ],
 )
 def test_sample(ranks: int, cases: int, only: str, nodes: str) -> None:
-    words, env = ("--seed", SEED, "--only", only), {**ENV, **({"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {})}
+    words, env = ("--seed", SEED, "--only", ONLY[only]), {**ENV, **({"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {})}
     done = run(FOLDER / "matrix.py", ranks, cases, *words, timeout=280, env=env, alone=True)
     print(done.stdout)
     assert done.stdout.endswith("OK\n"), done.stdout
