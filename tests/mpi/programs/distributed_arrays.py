@@ -1,6 +1,6 @@
 """Random distributed arrays against the oracle and NumPy. Arguments: number of cases, seed.
 
-From one rank and to another, to another layout, views, operations and files; plans and batches take them in random_cases.py.
+To another layout, and views; plans and batches take them in random_cases.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import DTYPES, draw_case, numbered
+from cases import draw_case
 from layouts import descriptor, local_array
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -79,20 +79,6 @@ def to_another_layout(rng: np.random.Generator, own: np.random.Generator) -> Non
     gathered(made, case.after(call)[case.b.window()], int(rng.integers(SIZE)))
 
 
-def from_one_rank(rng: np.random.Generator, own: np.random.Generator) -> None:
-    size = random_shape(rng, int(rng.integers(1, 5)), 300)
-    layout = random_layout(rng, size, SIZE, sub_arrays=False, copies=True)
-    dtype = DTYPES[rng.integers(len(DTYPES))]
-    whole, root = numbered(rng, size, dtype), int(rng.integers(SIZE))
-    made = psr.distribute(whole if root == RANK else "not looked at", descriptor(layout, WORLD), root=root)
-    assert made.dtype == dtype  # on every rank
-    twin = made.copy()
-    if made.local is not None and made.local.size:
-        assert not np.shares_memory(twin.local, made.local)
-    check(twin, layout, whole)
-    gathered(made, whole, int(rng.integers(SIZE)))
-
-
 def views(rng: np.random.Generator, own: np.random.Generator) -> None:
     """Transposes and slices of slices are NumPy's, share the memory, and are written through."""
     size = random_shape(rng, int(rng.integers(1, 4)), 300)
@@ -125,23 +111,6 @@ def views(rng: np.random.Generator, own: np.random.Generator) -> None:
     expected[...] = 7
     psr.distribute(np.full(chain.shape, 7, dtype), psr.Descriptor(chain.shape, 3, grid), root).redistribute(out=chain)
     check(array, layout, whole)
-
-
-def files(rng: np.random.Generator, own: np.random.Generator, folder: Path) -> None:
-    size = random_shape(rng, int(rng.integers(1, 4)), 200)
-    a, b = (random_layout(rng, size, SIZE, sub_arrays=k == 0, copies=True) for k in range(2))
-    whole = numbered(rng, a.shape, np.dtype("i8"))
-    part, path = whole[a.window()], folder / "array.npy"
-    array = held(a, whole, own)
-    array.save(path, order="CF"[rng.integers(2)])
-    assert same(np.load(path), part)
-    check(psr.DistributedArray.load(descriptor(b, WORLD), path), b, part)
-    background = np.zeros_like(whole)
-    target = held(a, background, own)
-    assert psr.load(target, path) is target
-    background[a.window()] = part
-    check(target, a, background)
-    WORLD.Barrier()
 
 
 def corners() -> None:
@@ -357,9 +326,8 @@ def main() -> None:
         folder = Path(WORLD.bcast(name))
         arrays_of_tiles(folder)
         for _ in range(cases):
-            for check_case in (to_another_layout, from_one_rank, views):
-                check_case(rng, own)
-            files(rng, own, folder)
+            to_another_layout(rng, own)
+            views(rng, own)
         WORLD.Barrier()
     if RANK == 0:
         print("OK", flush=True)
