@@ -153,6 +153,12 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
         return False  # a rank that has both in one layout does not call
     if setting.shape == "many pages" and setting != Setting(shape=setting.shape) and "overwrite" not in name:
         return False
+    if (
+        name.startswith("scalapack")
+        and setting.layout in ("the first process", "the last process", "fewer ranks")
+        and setting.dtype not in ("float32", "float64", "complex64", "complex128")
+    ):
+        return False  # ranks outside a grid take no part in a routine, and hear of no error
     if setting.kind and not TAKES_PAIRS.search(name):
         return False
     if "not read" in setting.values and not set(kinds) & {"positive", "symmetric", "triangle"}:

@@ -521,6 +521,8 @@ def made(setting: Setting, whole: NDArray[Any], comm: MPI.Intracomm) -> Operand:
         )
     if is_last and setting.difference == "another dtype":
         whole = whole.astype(np.float32 if whole.dtype != np.float32 else np.float64)
+    if whole.dtype.hasobject and setting.memory in ("unaligned", "of another owner", "a mapped file"):
+        raise ImpossibleError
     if name.startswith("tiles") and "offsets" in name and whole.ndim != 2:
         raise ImpossibleError
     if whole.dtype.hasobject and setting.memory in OF_BYTES:
