@@ -24,6 +24,7 @@ def test_nothing_is_missing() -> None:
 # Reductions, indexing and functions of elements, in ordinary circumstances
 ONLY = {
     "": ".",
+    "replicas": r"^DistributedArray\.(sum|mean|var|trace|diagonal).*layout=replicas",
     "arrays": r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)[^|]*\|[^|]*\|[^|]*$",
 }
 LONG = pytest.mark.long
@@ -34,11 +35,12 @@ LONG = pytest.mark.long
     [
         *((1, 400, "", ""), (2, 300, "", ""), (3, 200, "", "")),
         *((1, 600, "arrays", ""), (2, 600, "arrays", ""), (4, 400, "arrays", "")),
+        (2, "all", "replicas", ""),
         *(pytest.param(*row, marks=LONG) for row in ((3, 2000, "arrays", ""), (4, 2000, "arrays", "0,1,1,2"))),
         pytest.param(6, 800, "arrays", "", marks=LONG),
     ],
 )
-def test_sample(ranks: int, cases: int, only: str, nodes: str) -> None:
+def test_sample(ranks: int, cases: int | str, only: str, nodes: str) -> None:
     words, env = ("--seed", SEED, "--only", ONLY[only]), {**ENV, **({"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {})}
     done = run(FOLDER / "matrix.py", ranks, cases, *words, timeout=280, env=env, alone=True)
     print(done.stdout)
