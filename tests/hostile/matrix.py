@@ -146,7 +146,7 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
     ):
         return False
     if setting.difference == "None" and (
-        (name == "redistribute like a pair" and role == "b") or re.search(r" (of|there) ", name)
+        (name == "redistribute like a pair" and role == "b") or re.search(r" (of|there) |from_array", name)
     ):
         return False  # there is nothing of which a part is taken
     if setting.difference == "another layout" and name.endswith("of another layout"):
