@@ -10,11 +10,12 @@ import numpy as np
 
 from .adapters.adapter import Blueprint, adapter_of, tell_written
 from .adapters.arguments import array_to_write, blueprint_for, communicator_for, layout_of_argument, to_distributed
+from .comm.agreement import Agreement
 from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
-from .comm.vote import Statement, Vote, digest
+from .comm.progress import hold_interrupts
 from .door import local_result, plan
 from .engine.make import agreed_plan
 from .engine.options import USUAL, Options
@@ -77,17 +78,14 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
     CollectiveError
         That is so on another rank.
     """
-    with Guard() as guard:  # an interrupt goes into the next vote
+    with hold_interrupts():  # an interrupt goes into the next vote
         source = to_distributed("x", x, comm, y, required=True)
         target, notifies = array_to_write("y", y, comm, source.desc)
         to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
         to_target(source.local, target.local)
-        if not notifies:
-            return
-        guard.attempt(lambda: tell_written(y))
-        group, error = group_of(communicator_of(target.desc)), guard.take_interrupts()
-        vote = Vote(failed=group.failure_code(error), call=digest("written"))
-        group.agree(vote, error, lambda: [Statement("the call", "written", "an array that has been written")])
+        if notifies:
+            with Agreement(group_of(communicator_of(target.desc)), "copy_to, its end"):
+                tell_written(y)
 
 
 def convert(
@@ -97,13 +95,13 @@ def convert(
 
     With `may_keep` the object may keep the memory of the array.
     """
-    with Guard() as guard:  # an interrupt goes into the next vote
-        return _convert(guard, array, like, comm, options, may_keep)
+    with hold_interrupts():  # an interrupt goes into the next vote
+        return _convert(array, like, comm, options, may_keep)
 
 
-def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Options, may_keep: bool) -> Any:
+def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_keep: bool) -> Any:
     adapter = adapter_of(like)
-    comm = communicator_for(guard, adapter, like, comm, array.desc)
+    comm, error = communicator_for(adapter, like, comm, array.desc)
     dtype = array.dtype if options.dtype is None else options.dtype
 
     def read_shape() -> tuple[int, ...]:
@@ -111,14 +109,12 @@ def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Op
             raise options.error
         return array.shape[::-1] if transposes(options.op) else array.shape
 
-    blueprint = blueprint_for(like, adapter, read_shape, comm, guard.error)
+    blueprint = blueprint_for(like, adapter, read_shape, comm, error)
     group = group_of(comm)
 
-    def read_local() -> tuple[np.dtype[Any] | None, bool]:
-        is_kept = may_keep and _is_kept(array, blueprint)
-        return dtype, is_kept
-
-    known = group.call_on_all(read_local)
+    with Agreement(group, "what local arrays are", combine=list) as agreed:
+        agreed.give((dtype, may_keep and _is_kept(array, blueprint)))
+    known = agreed.result
     dtype = first_known([each for each, _ in known])
     if dtype is None:
         raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
@@ -136,19 +132,13 @@ def _convert(guard: Guard, array: Distributed, like: Any, comm: Any, options: Op
             )
             for k, layout in enumerate(blueprint.layouts)
         ]
-    result: Any = None
-
-    def build() -> None:
-        nonlocal result
+    with Agreement(group, "making an array of another library"):
         result = blueprint.build(*parts, dtype=dtype)
-
-    group.call_on_all(build)
     return result
 
 
 def _planned(source: Layout, target: Layout, options: Options) -> Redistribution:
-    with Guard() as guard:
-        return agreed_plan(guard, source, target, options, RETURNS_PLAN).plan
+    return agreed_plan(source, target, options, RETURNS_PLAN).plan
 
 
 def _is_kept(array: Distributed, blueprint: Blueprint) -> bool:

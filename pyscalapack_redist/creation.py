@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .comm.agreement import Agreement
 from .comm.groups import group_of
-from .comm.guard import Guard
-from .comm.meeting import meet_and_combine
 from .comm.mpi import MPI
 from .distributed_array import DistributedArray
 from .door import named_layout
@@ -145,21 +144,15 @@ def from_local(array: NDArray[Any] | None, comm: MPI.Intracomm, *, axis: int = 0
     """
     if checked_communicator(comm) is None:
         raise DescriptorError("comm = None: from_local needs the communicator of the ranks that have rows")
-    group = group_of(comm)
-
-    def read() -> tuple[tuple[int, ...], np.dtype[Any], int] | None:
-        if array is None:
-            return None
-        rows = host_array("array", array)
-        if not isinstance(rows, np.ndarray) or not rows.ndim:
-            raise ArrayError(f"array = {shown(array)} must be a NumPy array of at least one dimension, or None")
-        if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -rows.ndim <= axis < rows.ndim:
-            raise ArrayError(f"axis = {shown(axis)} must be a dimension of an array with {rows.ndim}")
-        return rows.shape, rows.dtype, int(axis) % rows.ndim
-
-    with Guard() as guard:
-        own = guard.attempt(read)
-        of_ranks: list[Any] = meet_and_combine(group, "from_local", own, list, guard.take_interrupts())
+    with Agreement(group_of(comm), "from_local", combine=list) as agreed:
+        if array is not None:
+            rows = host_array("array", array)
+            if not isinstance(rows, np.ndarray) or not rows.ndim:
+                raise ArrayError(f"array = {shown(array)} must be a NumPy array of at least one dimension, or None")
+            if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not -rows.ndim <= axis < rows.ndim:
+                raise ArrayError(f"axis = {shown(axis)} must be a dimension of an array with {rows.ndim}")
+            agreed.give((rows.shape, rows.dtype, int(axis) % rows.ndim))
+    of_ranks: list[Any] = agreed.result
     known = [rank for rank, each in enumerate(of_ranks) if each is not None]
     if not known:
         raise ArrayError(

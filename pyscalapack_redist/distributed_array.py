@@ -17,12 +17,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
 from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
-from .comm.group import first_known
+from .comm.agreement import Agreement
 from .comm.groups import group_of
 from .comm.guard import Guard
-from .comm.meeting import meet
 from .comm.mpi import MPI
-from .comm.vote import Statement, Vote, digest
+from .comm.progress import hold_interrupts
 from .conversion import convert
 from .door import layouts_of, local_result, move, named_layout, plan
 from .engine.make import agreed_plan
@@ -170,21 +169,18 @@ class DistributedArray(Distributed):
                 "comm = None: without a Descriptor the ranks that read are those of comm, as in load(path, comm)"
             )
         name = "rows" if layout is None else layout
-        with Guard() as guard:
-
-            def check() -> None:
+        with hold_interrupts() as held:
+            group = group_of(comm)  # type: ignore[arg-type]
+            with Agreement(group, "load", confirms=True, delivers=True, held=held) as agreed:
+                agreed.call += f"({name!r})"
                 if path is not None:
                     raise ArrayError(f"path = {shown(path)} is given twice: as the first argument and as the second")
                 if options.get("window") is not None or options.get("out") is not None:
                     raise ArrayError("window= and out= need a Descriptor: load(desc, path, window=...)")
                 named_layout((1,), name, comm)
-
-            guard.attempt(check)
-            group = group_of(comm)  # type: ignore[arg-type]
-            meet(group, "load", (name,), guard.take_interrupts(), guard.deliver_interrupts)
             shape = shape_of(desc, dataset=options.get("dataset"), comm=comm)
-            named: Any = guard.attempt(lambda: named_layout(shape, name, comm))
-            meet(group, "load", (name,), guard.take_interrupts())
+            with Agreement(group, "load, its layout"):
+                named = named_layout(shape, name, comm)
             return cls(named, load(named, desc, **options))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -326,21 +322,13 @@ class DistributedArray(Distributed):
         CollectiveError
             An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
         """
-        comm, everyone = communicator_of(self._desc), group_of_all(self._desc)
-        with Guard() as guard:  # an interrupt goes into the next vote
-            target: Any = guard.attempt(lambda: self._layout_to_reach(desc, out, op, block, grid, source, axes))
-            layout = None if target is None else target.layout_digest
-            unknown, error = self.dtype is None, guard.take_interrupts()
-            vote = Vote(
-                failed=everyone.failure_code(error), call=digest("layout to reach"), target=layout, pending=unknown
-            )
-            outcome = everyone.agree(
-                vote,
-                error,
-                lambda: [Statement("the layout to reach", layout, repr(target))],
-                lambda outcome: bool(outcome.pending),
-            )
-            dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
+        comm = communicator_of(self._desc)
+        with hold_interrupts():  # an interrupt goes into the next vote
+            with Agreement(group_of_all(self._desc), "DistributedArray.redistribute", learns=True) as agreed:
+                target = self._layout_to_reach(desc, out, op, block, grid, source, axes)
+                agreed.same("the layout to reach", target.layout_digest, target, field="target")
+                agreed.know(self.dtype)
+            dtype = agreed.result
             to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
             local = local_result(to_target, self, out, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out
@@ -526,10 +514,10 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    with Guard() as guard:
+    with hold_interrupts() as held:
         read = read_options("redistribute", options)
         if isinstance(desc_a, LAYOUTS) and isinstance(desc_b, LAYOUTS) and like is None and not misplaced:
-            return agreed_plan(guard, desc_a, desc_b, read, RETURNS_PLAN).plan
+            return agreed_plan(desc_a, desc_b, read, RETURNS_PLAN, held=held).plan
         if like is not None:
             return _redistribute_like(desc_a, desc_b, misplaced, like, read)
         return _redistribute_arrays(desc_a, desc_b, misplaced, read)
@@ -550,8 +538,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
             options = options._replace(dtype=desc_a.dtype)
     elif desc_a is None or desc_b is None:
         returns = None
-    with Guard() as guard:  # the one before is of all votes of the call
-        agreed = agreed_plan(guard, *layouts, options, returns, error)
+    agreed = agreed_plan(*layouts, options, returns, error)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -580,7 +567,7 @@ def _raise_lacking_layout(desc_a: object, comm: Any) -> NoReturn:
 
     if isinstance(desc_a, Distributed) or adapter_of(desc_a) is not None:
         array = as_distributed(desc_a, comm)
-        agreed_layouts("like", fail, communicator_for(Guard(), None, None, comm, array.desc))
+        agreed_layouts("like", fail, communicator_for(None, None, comm, array.desc)[0])
     fail()
 
 

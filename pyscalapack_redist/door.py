@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from .adapters.adapter import View, find, tell_written
 from .adapters.arguments import layout_of_argument, to_distributed
 from .comm.guard import Guard
+from .comm.progress import hold_interrupts
 from .engine.local_arrays import check_target, make_out
 from .engine.make import agreed_plan
 from .engine.operands import find_wrapped, list_factors
@@ -70,9 +71,9 @@ def plan(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    with Guard() as guard:
+    with hold_interrupts() as held:
         asked = read_options("plan", options)
-        return agreed_plan(guard, *layouts_of(desc_a, desc_b, asked.comm), asked, RETURNS_PLAN).plan
+        return agreed_plan(*layouts_of(desc_a, desc_b, asked.comm), asked, RETURNS_PLAN, held=held).plan
 
 
 def layouts_of(desc_a: Any, desc_b: Any, comm: Any) -> tuple[Any, Any]:
@@ -172,8 +173,7 @@ def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
 def move(array: Distributed, layout: Descriptor | Tiles, error: BaseException | None = None) -> Distributed:
     """An array in another layout on its communicator. Collective over it; all ranks learn the dtype, or of an earlier error."""
     comm = communicator_of(array.desc)
-    with Guard() as guard:
-        agreed = agreed_plan(guard, array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY, error)
+    agreed = agreed_plan(array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY, error)
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)
 
 
@@ -198,11 +198,10 @@ def call_consuming(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any
     if inside.has_panels:
         return plan(a, out, alpha=alpha, beta=beta)
     pair = inside.pairs[0]
-    with Guard():  # of both votes: an interrupt of the first goes into the second
+    with hold_interrupts():  # of both votes: an interrupt of the first goes into the second
         # the group keeps the plan: whether this rank has asked for it before says nothing of others
         options = overwriting(options._replace(dtype=pair.dtype))
-        with Guard() as guard:
-            consuming = agreed_plan(guard, pair.desc_a, pair.desc_b, options, RETURNS_PLAN).plan
+        consuming = agreed_plan(pair.desc_a, pair.desc_b, options, RETURNS_PLAN).plan
         return consuming(a, out, alpha=alpha, beta=beta)
 
 

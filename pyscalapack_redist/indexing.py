@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .comm.agreement import Agreement
 from .comm.group import Group, first_known
 from .comm.guard import Guard
-from .comm.meeting import agreed_dtype, meet, meet_and_combine
+from .comm.progress import hold_interrupts
 from .door import in_slabs, move
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
@@ -60,24 +61,22 @@ def is_of_view(key: object) -> bool:
 
 def picked(array: Distributed, key: object) -> Any:
     """The element that an index chooses, on all ranks, or the elements, in balanced blocks on the array's grid. Collective."""
-    with Guard() as guard:
+    with hold_interrupts() as held:
         group = _group_of(array)
-        picks = guard.attempt(lambda: read_index(array.shape, key))
-        call = f"an index {_in_words(picks)}"
-        if picks and all(pick.is_dropped for pick in picks):
-            value = guard.attempt(lambda: _own_element(array, picks))
-            return meet_and_combine(group, call, value, first_known, guard.take_interrupts(), array=array)
+        with Agreement(group, "an index", combine=first_known, delivers=True, held=held) as agreed:
+            agreed.same_array(array)
+            picks = read_index(array.shape, key)
+            agreed.call += f" {_in_words(picks)}"
+            if is_element := all(pick.is_dropped for pick in picks):
+                agreed.give(_own_element(array, picks))
+            elif isinstance(array.desc, Descriptor):
+                chosen = _chosen(array, picks)
+        if is_element:
+            return agreed.result
         if not isinstance(array.desc, Descriptor):
-            meet(group, call, (), guard.take_interrupts(), guard.deliver_interrupts, array)
-        in_blocks = in_slabs(array)
-
-        def choose() -> tuple[Distributed, Descriptor]:
-            chosen = _chosen(in_blocks, picks or [])
-            return chosen, _balanced(in_blocks.desc, chosen.shape, picks or [])
-
-        chosen = guard.attempt(choose)
-        meet(group, call, (), guard.take_interrupts(), guard.deliver_interrupts, array)
-        assert chosen is not None
+            in_blocks = in_slabs(array)
+            with Agreement(group, "an index of tiles", confirms=True, delivers=True, held=held):
+                chosen = _chosen(in_blocks, picks)
         return move(*chosen)
 
 
@@ -125,12 +124,13 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         return source.astype(dtype)
 
     with Guard() as guard:
-        group = _group_of(array)
-        picks = guard.attempt(check) or []
-        call = f"an assignment to {_in_words(picks)}"
-        dtype = agreed_dtype(group, call, array, guard.take_interrupts())
+        with Agreement(_group_of(array), "an assignment", learns=True) as agreed:
+            agreed.same_array(array)
+            agreed.know(array.dtype)
+            picks = check()
+            agreed.call += f" to {_in_words(picks)}"
         source = in_slabs(value)
-        made = guard.attempt(lambda: (source_of(dtype), _layout_of(array.desc, picks)))
+        made = guard.attempt(lambda: (source_of(agreed.result), _layout_of(array.desc, picks)))
         converted, layout = made or (source, source.desc)
         local = move(converted, layout, guard.take_interrupts()).local
         if local is not None and local.size:
@@ -284,13 +284,14 @@ def _layout_of(desc: Descriptor, picks: Sequence[Pick]) -> Descriptor:
     return Descriptor([picks[k].number for k in kept], blocks, grid, axes=axes)
 
 
-def _chosen(array: Distributed, picks: Sequence[Pick]) -> Distributed:
-    """A copy of what is chosen, each element on the processes that have it. Not collective."""
+def _chosen(array: Distributed, picks: Sequence[Pick]) -> tuple[Distributed, Descriptor]:
+    """A copy of what is chosen, each element on the processes that have it, and the layout to reach. Not collective."""
     desc, piece = _layout_of(array.desc, picks), None
     if desc.coords is not None and array.own is not None:
         (part,) = own_parts(array, picks)
         piece = part.elements[np.ix_(*part.inside)].reshape(desc.local_shape)
-    return type(array)._from_result(desc, piece, array.dtype)
+    chosen = type(array)._from_result(desc, piece, array.dtype)
+    return chosen, _balanced(array.desc, chosen.shape, picks)
 
 
 def _balanced(desc: Descriptor, shape: Sequence[int], picks: Sequence[Pick]) -> Descriptor:

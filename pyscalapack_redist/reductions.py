@@ -16,9 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .comm.guard import Guard
-from .comm.meeting import meet_and_combine
-from .engine.spec import communicator_of, group_of_all
+from .comm.agreement import Agreement
+from .engine.spec import group_of_all
 from .errors import ArrayError, shown
 from .layout.distributed import Distributed, own_arrays, own_indices
 from .layout.dtypes import is_complex
@@ -305,12 +304,11 @@ def _combined(
     arguments: Callable[[], str] = str,
 ) -> Any:
     """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout."""
-    with Guard() as guard:
-        communicator_of(array.desc)
-        group = group_of_all(array.desc)
-        value, words = guard.attempt(of_rank), guard.attempt(arguments)
-        call, error = f"{name}{words or ''}", guard.take_interrupts()
-        return meet_and_combine(group, call, value, together, error, array=array)
+    with Agreement(group_of_all(array.desc), name, combine=together) as agreed:
+        agreed.same_array(array)
+        agreed.call += arguments()
+        agreed.give(of_rank())
+    return agreed.result
 
 
 def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, overload
 
+from .comm.agreement import Agreement
 from .comm.free_memory import peak_memory
 from .comm.groups import group_of
-from .comm.meeting import meet_and_combine
 from .comm.mpi import MPI
 from .errors import CollectiveError
 from .layout.descriptor import Descriptor
@@ -110,7 +110,9 @@ class Phases(Sequence[Phase]):
             `comm` is no intra-communicator.
         """
         group = group_of(comm)
-        everywhere: list[list[Phase]] = meet_and_combine(group, "Phases.max", self._phases)
+        with Agreement(group, "Phases.max", combine=list) as agreed:
+            agreed.give(self._phases)
+        everywhere: list[list[Phase]] = agreed.result
         same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))
         if same is None or any(map(_differ, same)):
             raise CollectiveError(

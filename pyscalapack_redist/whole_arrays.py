@@ -11,10 +11,10 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from .comm.agreement import Agreement
 from .comm.group import first_known
 from .comm.guard import Guard, holding_interrupts
 from .comm.mpi import MPI
-from .comm.vote import Statement, Vote, digest
 from .door import takes_arrays
 from .engine.make import agreed_plan
 from .engine.options import Options
@@ -168,10 +168,10 @@ def _move(
             return Descriptor(desc.shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * desc.ndim)
         return Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
 
-    with Guard() as guard:
-        whole = guard.attempt(whole_layout)
-        source, target = (desc, whole) if call == "gather" else (whole, desc)
-        agreed = agreed_plan(guard, source, target, Options(dtype=dtype, comm=comm), RETURNS_PLAN, guard.error)
+    guard = Guard()  # for the vote on the plan
+    whole = guard.attempt(whole_layout)
+    source, target = (desc, whole) if call == "gather" else (whole, desc)
+    agreed = agreed_plan(source, target, Options(dtype=dtype, comm=comm), RETURNS_PLAN, guard.error)
     return agreed.plan(array, out), dtype
 
 
@@ -180,37 +180,21 @@ def _agree_on_array(
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
     everyone = group_of_all(desc)
-
-    def read_checked() -> NDArray[Any] | None:
-        nonlocal root
+    with Agreement(everyone, call, combine=first_known, delivers=True) as agreed:
+        agreed.same("desc", desc.layout_digest, desc)
         if call == "scatter" or root is not None:
             root = whole_number("root", root, 0)
             if root >= everyone.size:
                 raise DescriptorError(
                     f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
                 )
+        agreed.same("root", "all" if root is None else root, root)
         holds = desc.coords is not None if call == "gather" else everyone.rank == root
         array = host_array("array" if call == "scatter" else "local", read()) if holds else None
         if array is not None and not isinstance(array, np.ndarray):
             raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
-        return array
-
-    with Guard() as guard:
-        array = guard.attempt(read_checked)
-        error = guard.take_interrupts()
-        place = "all" if root is None else root if error is None else None
-        everyone.agree(
-            Vote(failed=everyone.failure_code(error), call=digest((call, desc.layout_digest, place))),
-            error,
-            lambda: [
-                Statement("the call", call, call),
-                Statement("desc", desc.layout_digest, repr(desc)),
-                Statement("root", place, repr(root)),
-            ],
-            lambda outcome: True,
-            guard.deliver_interrupts,
-        )
-    dtype = everyone.combine(None if array is None else array.dtype, first_known)
+        agreed.give(None if array is None else array.dtype)
+    dtype = agreed.result
     if dtype is None:
         raise ArrayError(
             "the array is None on every rank that should hold it: pass it on "

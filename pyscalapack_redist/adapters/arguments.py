@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from .._lazy import load_above
-from ..comm.group import first_known
+from ..comm.agreement import Agreement
 from ..comm.groups import group_of
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
-from ..comm.vote import Statement, Vote, digest
+from ..comm.progress import hold_interrupts
+from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError, shown
 from ..layout.distributed import Distributed, own_arrays
 from ..layout.grid import checked_communicator
@@ -39,12 +40,11 @@ def view_of(
     `elements` it has the layout only. With `writes` memory that cannot be written is an error. So is an object that has no
     elements, unless it may lack them.
     """
-    with Guard() as guard:
-        return _read_view(guard, name, x, comm, other, required, elements, writes, may_lack_elements)[0]
+    with hold_interrupts():
+        return _read_view(name, x, comm, other, required, elements, writes, may_lack_elements)[0]
 
 
 def _read_view(
-    guard: Guard,
     name: str,
     x: object,
     comm: Any,
@@ -58,15 +58,15 @@ def _read_view(
     adapter = adapter_of(x)
     if adapter is None and not required:
         return None, False
-    comm = communicator_for(guard, adapter, x, comm, other)
+    comm, error = communicator_for(adapter, x, comm, other)
     communicates = adapter is not None and adapter.communicates
     if communicates:
-        agreed_layouts(name, functools.partial(_nothing_but, guard.error), comm)
+        agreed_layouts(name, functools.partial(_nothing_but, error), comm)
     view = View(None)
 
     def read() -> Sequence[Layout | None]:
         nonlocal view
-        _nothing_but(guard.error)
+        _nothing_but(error)
         if adapter is None:
             raise not_taken(name, x)
         view = adapter.view(x, comm) if elements else View(adapter.layout(x, comm))
@@ -129,25 +129,26 @@ def blueprint_for(
 
 
 def communicator_for(
-    guard: Guard, adapter: Adapter | None, x: object, comm: Any, other: object = None
-) -> MPI.Intracomm:
+    adapter: Adapter | None, x: object, comm: Any, other: object = None
+) -> tuple[MPI.Intracomm, BaseException | None]:
     """The communicator over which an array of another library is read: its own, or another one of the same ranks.
 
-    If the adapter cannot tell its own, the guard keeps the error for the vote on the one that the caller gave. If there is
-    none, other ranks wait nobody knows where, and the error is raised.
+    If the adapter cannot tell its own, the second result is the error, for the vote on the one that the caller gave. If there
+    is none, other ranks wait nobody knows where, and the error is raised.
     """
     layout = _layout_at_hand(other)
     candidates = [comm, None if layout is None else layout.comm, MPI.COMM_WORLD]
     choices: list[MPI.Intracomm] = [candidate for candidate in candidates if candidate is not None]
     for choice in choices:
         checked_communicator(choice)
+    guard = Guard()
     own = None if adapter is None else guard.attempt(lambda: adapter.communicator(x))
     if guard.error is not None and len(choices) == 1:
         raise guard.error
     if own is None:
-        return choices[0]
+        return choices[0], guard.error
     same = (choice for choice in choices if MPI.Comm.Compare(own, choice) in (MPI.IDENT, MPI.CONGRUENT))
-    return next(same, own)
+    return next(same, own), None
 
 
 def _layout_at_hand(x: object) -> Layout | None:
@@ -192,40 +193,23 @@ def agreed_layouts(
     RedistributionError
         A rank cannot read them, two ranks read different ones, or none knows one. On all ranks.
     """
-    group = group_of(comm)
-    with Guard() as guard:
-        layouts: Sequence[Layout | None] = guard.attempt(read, is_open) or ()
-        value = guard.attempt(lambda: _digest_of_known(name, layouts))
-        is_unknown = value is None
-        error = guard.take_interrupts()
-        outcome = group.agree(
-            Vote(
-                failed=group.failure_code(error),
-                call=digest(("layout", name)),
-                source=value,
-                pending=is_unknown,
-                notifies=int(notifies),
-            ),
-            error,
-            lambda: [
-                Statement("the call", "layout", f"{name} of another library to read"),
-                Statement(
-                    f"the layout of {name}", value, ", ".join(map(repr, layouts)) or "one that all ranks read together"
-                ),
-            ],
-            lambda outcome: bool(outcome.pending),
-            guard.deliver_interrupts,
-        )
-        if outcome.pending:
-            packed = group.call_on_all(
-                lambda: None if is_unknown else [(type(layout), layout._pack()) for layout in layouts if layout is not None],
-                first_known,
-            )
-            if packed is None:
-                raise DescriptorError(f"no rank knows the layout of {name}")
-            if is_unknown:
-                layouts = [kind._unpack(content, comm) for kind, content in packed]
-    return [layout for layout in layouts if layout is not None], bool(outcome.notifies)
+    with Agreement(
+        group_of(comm), f"{name} of another library to read", learns=True, delivers=True, is_open=is_open
+    ) as agreed:
+        layouts = read()
+        number = _digest_of_known(name, layouts)
+        agreed.same(f"the layout of {name}", number, functools.partial(_words, layouts), field="source")
+        agreed.count(notifies=int(notifies))
+        agreed.know(None if number is None else [(type(layout), layout._pack()) for layout in layouts if layout is not None])
+    if agreed.result is None:
+        raise DescriptorError(f"no rank knows the layout of {name}")
+    if number is None:
+        layouts = [kind._unpack(content, comm) for kind, content in agreed.result]
+    return [layout for layout in layouts if layout is not None], bool(agreed.outcome.notifies)
+
+
+def _words(layouts: Sequence[Layout | None]) -> str:
+    return ", ".join(map(repr, layouts)) or "one that all ranks read together"
 
 
 def _digest_of_known(name: str, layouts: Sequence[Layout | None]) -> int | None:
@@ -248,9 +232,9 @@ def to_distributed(
 
 def array_to_write(name: str, x: Any, comm: Any, other: object) -> tuple[Distributed, bool]:
     """As `to_distributed`, and whether a rank's library is to be told by `written`, the same on all ranks."""
-    with Guard() as guard:
+    with hold_interrupts():
         is_array = isinstance(x, Distributed)
-        view, any_notifies = _read_view(guard, name, x, comm, other, not is_array, True, True, False)
+        view, any_notifies = _read_view(name, x, comm, other, not is_array, True, True, False)
     return x if view is None else _distributed(view), any_notifies
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.agreement import Agreement
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError
@@ -66,10 +67,9 @@ def _sizes(x: Any, comm: MPI.Intracomm) -> list[int]:
     Heat asks for them in a call of MPI that blocks, and remembers them.
     """
 
-    def read() -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-        return x.split, tuple(x.shape), tuple(x.larray.shape)
-
-    all_ranks = group_of(comm).call_on_all(read)
+    with Agreement(group_of(comm), "the DNDarray", combine=list) as agreed:
+        agreed.give((x.split, tuple(x.shape), tuple(x.larray.shape)))
+    all_ranks: list[Any] = agreed.result
     split, shape, _ = all_ranks[0]
     if not shape:
         raise ArrayError("the DNDarray has no dimensions: only arrays with one or more are distributed")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.agreement import Agreement
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError
@@ -91,12 +92,10 @@ def _grid(pencil: Any, comm: MPI.Intracomm) -> ProcessGrid:
     MPI may have reordered ranks, so all of them exchange their coordinates.
     """
 
-    def read() -> tuple[tuple[int, ...], tuple[int, ...]]:
-        if pencil is None:
-            return (comm.Get_size(),), (comm.Get_rank(),)
-        return tuple(axis.size for axis in pencil.subcomm), tuple(axis.rank for axis in pencil.subcomm)
-
-    places = group_of(comm).call_on_all(read)
+    with Agreement(group_of(comm), "the coordinates of an array of mpi4py-fft", combine=list) as agreed:
+        axes = pencil.subcomm if pencil is not None else [comm]
+        agreed.give((tuple(axis.size for axis in axes), tuple(axis.rank for axis in axes)))
+    places: list[Any] = agreed.result
     sizes = places[comm.Get_rank()][0]
     distinct = {coords for _, coords in places}
     if any(each != sizes for each, _ in places) or not len(distinct) == len(places) == math.prod(sizes):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..comm.agreement import Agreement
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
@@ -63,8 +64,7 @@ def _pair(x: Any) -> tuple[Any, Any]:
 def _layout(distribution: Any, companion: Any, shape: Shape | None, comm: MPI.Intracomm) -> Descriptor:
     """The layout for a shape; by default the companion, the bound shape, or what the local arrays make up. Collective."""
 
-    def report() -> tuple[str, Any, Any]:
-        nonlocal shape
+    with Agreement(group_of(comm), "the distribution of nvmath", combine=list) as agreed:
         if shape is None and isinstance(companion, tuple | list):
             shape = tuple(companion)
         elif shape is None:
@@ -76,9 +76,8 @@ def _layout(distribution: Any, companion: Any, shape: Shape | None, comm: MPI.In
                 f"the {type(distribution).__name__} is of no global shape yet: give a pair, (distribution, local array) or "
                 "(distribution, shape)"
             )
-        return type(distribution).__name__, local_shape, box
-
-    kinds, shapes, boxes = zip(*group_of(comm).call_on_all(report), strict=True)
+        agreed.give((type(distribution).__name__, local_shape, box))
+    kinds, shapes, boxes = zip(*agreed.result, strict=True)
     if len(set(kinds)) > 1:
         raise DescriptorError(f"the ranks have different distributions: {', '.join(kinds)}")
     if boxes[comm.Get_rank()] is not None:

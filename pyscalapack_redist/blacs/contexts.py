@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._blacs import Entries
+from ..comm.agreement import Agreement
 from ..comm.groups import MPIGroup, check_running, group_of
 from ..comm.groups import check_alive as check_communicator
-from ..comm.guard import Guard
-from ..comm.meeting import meet
 from ..comm.mpi import MPI
+from ..comm.progress import hold_interrupts
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
 
@@ -102,8 +102,8 @@ def make_context(
             f"rank {rank} is not among {list(ranks_row_major)}: only the grid's ranks make its context"
         )
     group = group_of(comm, tuple(sorted(ranks_row_major)))
-    with Guard() as guard:
-        entries = _meet(group, "make_context", (nprow, npcol, *ranks_row_major), guard, library)
+    with hold_interrupts() as held:
+        entries = _meet(group, "make_context", (nprow, npcol, *ranks_row_major), held, library)
         return _make(group, entries, nprow, npcol, ranks_row_major)
 
 
@@ -122,21 +122,20 @@ def free_context(ctxt: int, library: Library | None = None) -> None:
     grid = _live_grid(ctxt, entries)
     communicator: Any = MPI.Comm.f2py(entries.context_communicator(ctxt))  # BLACS's own, which frees it
     group = group_of(communicator)
-    with Guard() as guard:
-        _meet(group, "free_context", grid, guard, library)
+    with hold_interrupts() as held:
+        _meet(group, "free_context", grid, held, library)
         _free(ctxt, entries)
 
 
 def _meet(
-    group: MPIGroup, call: str, arguments: tuple[int, ...], guard: Guard, library: Library | None
+    group: MPIGroup, call: str, arguments: tuple[int, ...], held: hold_interrupts, library: Library | None
 ) -> Entries:
     """Wait until all ranks make the call, since BLACS blocks; return the entry points. Collective.
 
     An error of one rank, or an interrupt before all are there, is raised on all. From then on interrupts are to be held back.
     """
-    entries = guard.attempt(lambda: (library or load()).entries)
-    meet(group, call, arguments, guard.take_interrupts(), guard.deliver_interrupts)
-    assert entries is not None
+    with Agreement(group, f"{call}{arguments}", confirms=True, delivers=True, held=held):
+        entries = (library or load()).entries
     return entries
 
 
@@ -211,10 +210,13 @@ class Contexts:
             There is no library, or BLACS could not make the context. On all ranks.
         """
         group = self._group
-        with Guard() as guard:
-            entries = _meet(group, "make_context", (*self._shape, *self._ranks), guard, None)
-            free = [key for key, owner in self._owners.items() if owner() is None and self._is_alive(key, entries)]
-            key = group.combine(free, _lowest_of_all)
+        with hold_interrupts() as held:
+            entries = _meet(group, "make_context", (*self._shape, *self._ranks), held, None)
+            with Agreement(group, "make_context, free ones", combine=_lowest_of_all, is_open=False) as agreed:
+                agreed.give(
+                    [key for key, owner in self._owners.items() if owner() is None and self._is_alive(key, entries)]
+                )
+            key = agreed.result
             if key is None:
                 ctxt = _make(group, entries, *self._shape, self._ranks)
                 key, self._count = self._count, self._count + 1
@@ -231,8 +233,8 @@ class Contexts:
         key = next((key for key, number in self._numbers.items() if number == ctxt), None)
         if key is None or self._group.abort_reason is not None or self._group.communication_error() is not None:
             return
-        with Guard() as guard:
-            entries = _meet(self._group, "free_context", (*self._shape, *self._ranks, key), guard, None)
+        with hold_interrupts() as held:
+            entries = _meet(self._group, "free_context", (*self._shape, *self._ranks, key), held, None)
             _free(ctxt, entries)
 
     def forget(self, ctxt: int) -> None:

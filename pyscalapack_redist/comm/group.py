@@ -38,7 +38,6 @@ from .vote import (
     Vote,
     Voting,
     describe_error,
-    digest,
     find_verdict,
     is_good,
     radix_for,
@@ -184,34 +183,6 @@ class InterruptedAgreement:
             else:
                 return True
         return self._followup.advance()
-
-
-def read_consistently(group: Group, subject: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
-    """Read a value, or None; all ranks raise if one cannot, or if two read different values. Collective over the group.
-
-    Parameters
-    ----------
-    group : Group
-        The ranks.
-    subject : str
-        The value in words.
-    read : callable
-        Returns the value, or None on a rank that cannot know it.
-    number : callable
-        Makes a digest of the value.
-    """
-    with Guard() as guard:
-        value = guard.attempt(read)
-        value_digest = guard.attempt(lambda: None if value is None else number(value))
-        error = guard.take_interrupts()
-        group.agree(
-            Vote(failed=group.failure_code(error), call=digest(subject), source=value_digest),
-            error,
-            lambda: [Statement(subject, value_digest, repr(value))],
-            lambda outcome: True,
-            guard.deliver_interrupts,
-        )
-    return value
 
 
 class Group:
@@ -464,10 +435,13 @@ class Group:
         vote: Vote,
         error: BaseException | None,
         statements: Callable[[], Sequence[Statement]],
-        has_followup: Callable[[Outcome], bool] = lambda outcome: False,
+        has_followup: Callable[[Outcome], bool],
         deliver_interrupts: Callable[[], None] | None = None,
-    ) -> Outcome:
-        """Raise on every rank if a rank has an error or two ranks disagree. Collective over the group.
+        value: Any = None,
+        reduce: Callable[[list[Any]], Any] | None = None,
+        dozes: bool = False,
+    ) -> tuple[Outcome, Any]:
+        """Vote, and raise on every rank if a rank has an error or two ranks disagree. Collective. For `Agreement`.
 
         Parameters
         ----------
@@ -478,9 +452,16 @@ class Group:
         statements : callable
             Returns the values behind the vote's digests, for the error text if they differ.
         has_followup : callable
-            Whether the ranks exchange more after such an outcome. If so, this call checks that no rank was interrupted.
+            Whether the ranks exchange more after such an outcome. Then it is seen that no rank was interrupted.
         deliver_interrupts : callable, optional
             Called while waiting for votes, if the caller holds interrupts back.
+        value, reduce, dozes
+            What they exchange, as for `combine`.
+
+        Returns
+        -------
+        Outcome, object
+            The counted vote, and the combined values of its followup.
 
         Raises
         ------
@@ -489,36 +470,6 @@ class Group:
         CollectiveError
             On the other ranks; on all ranks if they disagree.
         """
-        return self._agree(vote, error, statements, has_followup, deliver_interrupts)[0]
-
-    def agree_and_combine(
-        self,
-        vote: Vote,
-        error: BaseException | None,
-        statements: Callable[[], Sequence[Statement]],
-        value: Any,
-        reduce: Callable[[list[Any]], Any] | None,
-        deliver_interrupts: Callable[[], None] | None = None,
-        dozes: bool = False,
-    ) -> Any:
-        """Agree, and after a good vote return the combined values of all ranks. Collective.
-
-        Parameters and errors are those of `agree` and `combine`.
-        """
-        return self._agree(vote, error, statements, lambda outcome: True, deliver_interrupts, value, reduce, dozes)[1]
-
-    def _agree(
-        self,
-        vote: Vote,
-        error: BaseException | None,
-        statements: Callable[[], Sequence[Statement]],
-        has_followup: Callable[[Outcome], bool],
-        deliver_interrupts: Callable[[], None] | None,
-        value: Any = None,
-        reduce: Callable[[list[Any]], Any] | None = None,
-        dozes: bool = False,
-    ) -> tuple[Outcome, Any]:
-        """The outcome of a vote, and the combined values of its followup."""
         self.check_usable()
         cast: tuple[int, Voting] | None = None
         try:
@@ -684,8 +635,7 @@ class Group:
             The error of `work` on the rank that has it; CollectiveError on the others.
         """
         with Guard() as guard:
-            with self.at_work() if is_open else contextlib.nullcontext():
-                value = guard.attempt(work, is_open)
+            value = guard.attempt(work, is_open)
             return self.combine(value, reduce, guard.take_interrupts())
 
     # -- resources
@@ -715,6 +665,10 @@ class Group:
         of time: for work of one rank, or of the first one of those that work together.
         """
         return self._waiting.at_work(announces)
+
+    def set_working(self, is_working: bool) -> bool:
+        """As `at_work`, on the node, from now on; returns whether it was so before."""
+        return self._waiting.set_working(is_working)
 
     def communication_error(self) -> str | None:
         """The reason why these ranks cannot communicate any more, or None."""

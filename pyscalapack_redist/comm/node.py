@@ -7,8 +7,8 @@ import os
 import secrets
 import socket
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -205,18 +205,14 @@ class Node:
             description = "no shared memory: " + "; ".join(reasons)
         return shared, description
 
-    @contextmanager
-    def at_work(self, rank: int) -> Iterator[None]:
-        """Say to the other ranks of the node that this one works in the block."""
+    def set_working(self, rank: int, is_working: bool) -> bool:
+        """Say to the other ranks of the node whether this one works; returns what it has said before."""
         if self._working is None:
-            yield
-            return
+            return False
         own = self.number[rank]
-        before, self._working[own] = self._working[own], 1
-        try:
-            yield
-        finally:
-            self._working[own] = before
+        before = bool(self._working[own])
+        self._working[own] = is_working
+        return before
 
     def has_others_at_work(self, rank: int) -> bool:
         """Whether another rank of the node has said that it works."""

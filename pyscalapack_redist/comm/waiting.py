@@ -127,15 +127,21 @@ class Waiting:
     @contextlib.contextmanager
     def at_work(self, announces: bool) -> Iterator[None]:
         """Say that this rank works in the block, as `Group.at_work`."""
-        node, notices = self._group.node, announces and self._limit > 0
-        with contextlib.nullcontext() if node is None else node.at_work(self._group.rank):
+        notices = announces and self._limit > 0
+        before = self.set_working(True)
+        try:
             if notices:
                 self._notify(WORKS, range(self._group.size))
-            try:
-                yield
-            finally:
-                if notices:
-                    self._notify(RESTS, range(self._group.size))
+            yield
+        finally:
+            self.set_working(before)
+            if notices:
+                self._notify(RESTS, range(self._group.size))
+
+    def set_working(self, is_working: bool) -> bool:
+        """Say to the ranks of the node whether this one works; returns what it has said before."""
+        node = self._group.node
+        return node is not None and node.set_working(self._group.rank, is_working)
 
     @property
     def _is_work_awaited(self) -> bool:

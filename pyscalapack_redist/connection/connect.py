@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..comm.agreement import meet
 from ..comm.groups import MergedIntercomm, group_of, merge_intercomm
 from ..comm.guard import Guard
-from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..comm.progress import call_blocking, force_interrupts
 from ..errors import CollectiveError, ConnectError

@@ -11,19 +11,21 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from .. import diagnostics, tracing
 from .._lazy import load_above
+from ..comm.agreement import Agreement, on_first
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
 from ..comm.guard import Guard
 from ..comm.links import Links
 from ..comm.mpi import MPI
-from ..comm.vote import Outcome, Statement, Vote, digest
+from ..comm.progress import hold_interrupts
+from ..comm.vote import Outcome, Statement, digest
 from ..errors import DescriptorError, ScheduleError, unknown
 from ..exchanges import Extents
 from ..exchanges.collective import Bruck
@@ -31,7 +33,7 @@ from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.pipeline import Nonblocking, Windowed
 from ..exchanges.shared import Shared
 from ..layout.grid import same_ranks
-from ..schedules.layout_orders import Load, SearchedSteps, is_by_formula, load_between
+from ..schedules.layout_orders import Load, is_by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
 from .operation import op_layout
@@ -56,19 +58,17 @@ LOGGER = logging.getLogger(__name__)
 
 
 def agreed_plan(
-    guard: Guard,
     desc_a: object,
     desc_b: object,
     options: Options,
     returns: int | None,
     error: BaseException | None = None,
+    held: hold_interrupts | None = None,
 ) -> Agreed:
     """The plan for two layouts, on which all ranks agree. Collective over the processes of the layouts, or over `comm`.
 
     Parameters
     ----------
-    guard : Guard
-        The guard of all that this rank does before the vote, options included; a context of this plan alone.
     desc_a, desc_b : object
         Layouts, nine integers or None.
     options : Options
@@ -77,15 +77,18 @@ def agreed_plan(
         What the user's call returns; None on a rank whose call returns what the other ranks ask for.
     error : BaseException, optional
         An error in this rank's arguments that the caller has found, or None.
+    held : hold_interrupts, optional
+        Of the caller, if it has begun before.
     """
-    spec = resolve(desc_a, desc_b, options, returns, error)
-    if spec.on_paper or spec.idle:
-        inside = build(spec, choose(spec.options, None))
-        local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
-        return Agreed(local_plan, returns == RETURNS_ARRAY, spec.options.dtype)
-    with tracing.phase("plan", desc_a, desc_b):
-        group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
-        return _agreed_plan(spec, group, guard)
+    with hold_interrupts() as own:
+        spec = resolve(desc_a, desc_b, options, returns, error)
+        if spec.on_paper or spec.idle:
+            inside = build(spec, choose(spec.options, None))
+            local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
+            return Agreed(local_plan, returns == RETURNS_ARRAY, spec.options.dtype)
+        with tracing.phase("plan", desc_a, desc_b):
+            group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
+            return _agreed_plan(spec, group, held or own)
 
 
 def _paper_plan(plan: Plan) -> Redistribution:
@@ -98,15 +101,14 @@ def _paper_plan(plan: Plan) -> Redistribution:
 PLANNED, NOT_PLANNED, LACKS_DATA = range(3)
 
 
-def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
+def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
     """The plan that all ranks ask for, from the cache or new. Collective over the group.
 
     Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
     all ranks make and keep the same plans.
     """
-    own_key, guard.error = spec.key(), spec.error
+    own_key = spec.key()
     prepared = group.plans.get(own_key) or Guard().attempt(lambda: _plan_ahead(spec, group), is_open=False)
-    error = guard.take_interrupts()
     pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if prepared is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
@@ -120,14 +122,19 @@ def _agreed_plan(spec: Spec, group: Group, guard: Guard) -> Agreed:
         group.plans.keep(key, group.plans.get(key, prepared))
         return lacks_dtype(outcome)
 
-    vote = Vote(failed=group.failure_code(error), pending=pending, returns=spec.returns, **own_key._asdict())
-    outcome = group.agree(vote, error, spec.statements, has_more, guard.deliver_interrupts)
+    with Agreement(group, "a plan", follows=has_more, delivers=True, held=held, is_open=False) as agreement:
+        agreement.count(spec.statements, pending=pending, returns=spec.returns, **own_key._asdict())
+        if spec.error is not None:
+            raise spec.error
+    outcome = agreement.outcome
     key = PlanKey.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
     agreed = cached or _plan_together(spec, group, outcome.pending == LACKS_DATA)
     dtype = spec.options.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
     if lacks_dtype(outcome):
-        dtype = group.combine(dtype, first_known)
+        with Agreement(group, "the dtype of an array", learns=True, is_open=False) as known:
+            known.know(dtype)
+        dtype = known.result
     inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
     if inside is not agreed.inside:
         agreed = Redistribution(inside)
@@ -160,26 +167,27 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     """A plan for which ranks exchange layouts and measurements. Collective over the group: all ranks get one, or none."""
     moments = [time.perf_counter()]
     if unknown:
-        spec = spec.completed(*group.call_on_all(spec.known, first_known_of_each, is_open=False))
+        with Agreement(group, "layouts of a plan", combine=first_known_of_each, is_open=False) as agreed:
+            agreed.give(spec.known())
+        spec = spec.completed(*agreed.result)
     a, b = spec.layouts
     node = group.make_node()
 
-    def choose_here() -> Choice:
+    def chosen_here() -> Choice:
         summand = summands_of(a, spec.options)[0]
         load = Load() if group.links is None else load_between(op_layout(summand, spec.options.op), b)
         return choose(spec.options, node, group.links, math.prod(b.shape) * b.copies, load)
 
-    guard = Guard()
-    chosen = guard.attempt(choose_here, is_open=False)
-    if chosen is None:  # the others are in the next exchange, that of a search or of the plan
-        group.combine(error=guard.error)
-        raise AssertionError
-    moments.append(time.perf_counter())
     steps = None
-    if not is_by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
-        steps = _search_on_one(group, lambda: search(spec, chosen.schedule))
     moments.append(time.perf_counter())
-    plan = make_on_all(group, lambda: build(spec, chosen, group, steps))
+    if spec.options.schedule != "auto" and not is_by_formula(spec.options.schedule):
+        # a search under a time limit need not end alike on two machines
+        steps = on_first(group, "the search of a schedule", lambda: search(spec, chosen_here().schedule), is_open=False)
+    moments.append(time.perf_counter())
+    with Agreement(group, "the parts of a plan", combine=_largest, is_open=False) as agreed:
+        plan = build(spec, chosen_here(), group, steps)
+        agreed.give(_extents(plan))
+    _take_extents(plan, group, agreed.result)
     asked = spec.options
     if asked.exchange == asked.schedule == "auto" and asked.agree == "always":
         _take_log_steps(plan, group.links)
@@ -203,25 +211,6 @@ def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:
     return [first_known(list(values)) for values in zip(*replies, strict=True)]
 
 
-def _search_on_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list[SearchedSteps]:
-    """The steps that the first rank finds, on all ranks; its error is raised on all. Collective over the group."""
-    guard = Guard()  # without interrupts
-    steps = None
-    if group.rank == 0:
-        with group.at_work(announces=True):
-            steps = guard.attempt(find, is_open=False)
-    if guard.error is not None and not isinstance(guard.error, Exception):
-        group.combine(error=guard.error)
-    steps, error = group.combine((steps, guard.error), _of_first)
-    if error is not None:
-        raise error
-    return steps  # type: ignore[no-any-return]
-
-
-def _of_first(values: list[Any]) -> Any:
-    return values[0]
-
-
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
     """Let messages that "auto" sends in a window travel in log2 P steps where that is faster."""
     stage = plan.stages[0]
@@ -234,39 +223,22 @@ def _take_log_steps(plan: Plan, links: Links | None) -> None:
         stage.exchange, plan.reason = Bruck, reason
 
 
-def make_on_all(group: Group, make: Callable[[], Plan]) -> Plan:
-    """A plan whose part all ranks could make, and whose stages know the largest extents. Collective over the group.
+def _extents(plan: Plan) -> list[tuple[int, ...]]:
+    """The extents of all stages of this rank's part of a plan."""
+    return [tuple(stage.extents) for stage in _all_stages(plan)]
 
-    Parameters
-    ----------
-    group : Group
-        The ranks.
-    make : callable
-        Makes this rank's part.
 
-    Raises
-    ------
-    BaseException
-        The error of `make`, on that rank; CollectiveError on the others.
-    """
+def _largest(of_ranks: list[Any]) -> list[tuple[int, ...]]:
+    """The largest extents of all ranks."""
+    return [tuple(map(max, zip(*extents, strict=True))) for extents in zip(*of_ranks, strict=True)]
 
-    def largest(replies: list[Any]) -> Any:
-        return [tuple(map(max, zip(*extents, strict=True))) for extents in zip(*replies, strict=True)]
 
-    plans: list[Plan] = []
-
-    def make_extents() -> list[tuple[int, ...]]:
-        plans.append(make())
-        return [tuple(stage.extents) for stage in _all_stages(plans[0])]
-
-    extents = group.call_on_all(make_extents, largest, is_open=False)
-    plan = plans[0]
-    stages = _all_stages(plan)
+def _take_extents(plan: Plan, group: Group, largest: list[tuple[int, ...]]) -> None:
+    """Let the stages of a plan know the largest extents, and the ranks."""
     with_vote = group.voting_ring is None and not plan.may_ask_dtypes and len(plan.stages) == 1
-    for stage, numbers in zip(stages, extents, strict=True):
+    for stage, numbers in zip(_all_stages(plan), largest, strict=True):
         agreed = Extents(*numbers)
         stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, with_vote=with_vote)
-    return plan
 
 
 def _all_stages(plan: Plan) -> Sequence[Stage]:
@@ -307,34 +279,35 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     # interrupts come before the vote, which reports them; afterwards all ranks make the batch
-    with Guard() as guard:
-        return _make_batch(guard, plans, exchange, memory_limit)
+    with hold_interrupts() as held:
+        return _make_batch(held, plans, exchange, memory_limit)
 
 
 def _make_batch(
-    guard: Guard, plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str
+    held: hold_interrupts, plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str
 ) -> Redistribution:
     """Check this rank's arguments, and make the batch."""
     valid = [plan for plan in plans if isinstance(plan, Redistribution)]
+    guard = Guard()
 
     def check() -> int:
         _check(plans, exchange)
         return checked_memory(memory_limit)
 
-    limit = guard.attempt(check) or MEMORY_LIMIT
+    limit, error = guard.attempt(check) or MEMORY_LIMIT, guard.error
     if not valid:
-        raise guard.error or ScheduleError("batch() needs at least one plan, made by redistribute")
+        raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
     comm = valid[0].desc_a.comm
     if comm is None:
         raise DescriptorError(f"plan 0 is {valid[0]!r}, on paper: make its descriptors on a communicator")
     check_alive(comm)
     ranks = tuple(sorted({rank for plan in valid if _is_on(plan, comm) for rank in _ranks(plan)}))
     if comm.Get_rank() not in ranks:
-        if guard.error is not None:
-            raise guard.error
+        if error is not None:
+            raise error
         idle = Choice("natural", Nonblocking, "no part in any plan")
         return Redistribution(build_batch([plan.inside for plan in plans], idle, limit, 0, None), plans)
-    return _agreed_batch(guard, plans, group_of(comm, ranks), exchange, limit)
+    return _agreed_batch(held, plans, group_of(comm, ranks), exchange, limit, error)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
@@ -384,7 +357,12 @@ def _ranks(plan: Redistribution) -> tuple[int, ...]:
 
 
 def _agreed_batch(
-    guard: Guard, plans: tuple[Redistribution, ...], group: Group, exchange: str, memory_limit: int
+    held: hold_interrupts,
+    plans: tuple[Redistribution, ...],
+    group: Group,
+    exchange: str,
+    memory_limit: int,
+    error: BaseException | None,
 ) -> Redistribution:
     """Agree on the plans of a batch, and make it. Collective over the group. Interrupts are delivered before the vote."""
     pairs_or_none = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
@@ -407,21 +385,25 @@ def _agreed_batch(
         return listed
 
     call = digest(("batch", exchange, memory_limit, requests))
-    error = guard.take_interrupts()
-    vote = Vote(failed=group.failure_code(error), call=call)
-    group.agree(vote, error, statements, lambda outcome: True, guard.deliver_interrupts)
+    with Agreement(group, "batch", confirms=True, delivers=True, held=held, is_open=False) as agreed:
+        agreed.count(statements, call=call)
+        if error is not None:
+            raise error
     moments = [time.perf_counter()]
     node = group.make_node()
     moments += [time.perf_counter()] * 2  # no schedule is searched for
     pairs = [plan.inside.pairs[0] for plan in plans]
-    elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
-    load = Load()
-    if group.links is not None:
-        loads = [load_between(op_layout(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
-        load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
-    chosen = choose(Options(schedule="natural", exchange=exchange), node, group.links, elements, load)
-    parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
-    inside = make_on_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
+    with Agreement(group, "the parts of a batch", combine=_largest, is_open=False) as agreed:
+        elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
+        load = Load()
+        if group.links is not None:
+            loads = [load_between(op_layout(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
+            load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
+        chosen = choose(Options(schedule="natural", exchange=exchange), node, group.links, elements, load)
+        parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
+        inside = build_batch(parts, chosen, memory_limit, identity, group)
+        agreed.give(_extents(inside))
+    _take_extents(inside, group, agreed.result)
     moments.append(time.perf_counter())
     inside.record_planning_times(moments)
     _log(inside)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from .operation import check_square
 from .options import USUAL, Options
 
 RETURNS_PLAN, RETURNS_ARRAY = 1, 2  # what a call returns
-T = TypeVar("T")
 
 
 class PlanKey(NamedTuple):
@@ -78,17 +77,24 @@ class Spec:
                 "desc_b alone on the side that gets it"
             )
         self._sends, explicit = desc_b is None, comm is not None
-        a = self._check(lambda: read_layout("desc_a", desc_a, self._comm, explicit))
-        b = self._check(lambda: read_layout("desc_b", desc_b, self._comm, explicit))
+        guard, a, b, self.call = Guard(self.error), None, None, 0
+        with guard.block():
+            a = read_layout("desc_a", desc_a, self._comm, explicit)
+        with guard.block():
+            b = read_layout("desc_b", desc_b, self._comm, explicit)
         self.descriptors: tuple[Layout | None, Layout | None] = a, b
         self.knows_both = a is not None and b is not None
-        self._check(lambda: _check_layouts(options, a, b))
+        with guard.block():
+            _check_layouts(options, a, b)
         between: tuple[Descriptor, ...] = ()
         if via is not None:
-            between = readable_via(via, self._comm)
-            options = options._replace(via=self._check(lambda: read_via(via, self._comm, self.merged is not None)))
+            between, options = readable_via(via, self._comm), options._replace(via=None)
+            with guard.block():
+                options = options._replace(via=read_via(via, self._comm, self.merged is not None))
         self.options = options
-        self.call = self._check(options.digest) or 0
+        with guard.block():
+            self.call = options.digest()
+        self.error = guard.error
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
@@ -104,13 +110,6 @@ class Spec:
     def is_of(self, options: Options) -> bool:
         """Whether it was made of these very options."""
         return options is self.options or all(map(operator.is_, options, self.options))
-
-    def _check(self, check: Callable[[], T]) -> T | None:
-        """The result of a check; None if it fails. The first error is stored."""
-        guard = Guard(self.error)
-        checked = guard.attempt(check)
-        self.error = guard.error
-        return checked
 
     def known(self) -> tuple[Any, ...]:
         """This rank's layouts and dtype, None for unknown ones, as they are sent to other ranks."""

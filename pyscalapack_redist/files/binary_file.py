@@ -19,12 +19,13 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.agreement import Agreement
 from ..comm.groups import MPIGroup
 from ..comm.node import machine
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from .contents import FileArray, FilePart, Region, is_npy, named_errors, npy_header
-from .slabs import ArrayFile, Slab, on_all, on_first
+from .slabs import STEP, ArrayFile, Slab, on_all, on_first
 
 # Other elements between two runs of a window are read as well if there are at most so many bytes: as fast as another call.
 GAP_BYTES = 2**14
@@ -86,7 +87,9 @@ class BinaryFile(ArrayFile):
             if mode == "r":
                 yield file
             else:
-                places = self.group.call_on_all(lambda: (machine(), is_on_nfs(file.number)))
+                with Agreement(self.group, STEP, combine=list) as agreed:
+                    agreed.give((machine(), is_on_nfs(file.number)))
+                places = agreed.result
                 yield file._replace(locked=len({host for host, _ in places}) > 1 and places[self.group.rank][1])
                 on_all(self.group, lambda: os.fsync(file.number))
             undo.pop_all()

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._lazy import load_above
-from ..comm.group import first_known
+from ..comm.agreement import Agreement
 from ..comm.groups import MPIGroup, group_of
-from ..comm.guard import Guard, holding_interrupts
-from ..comm.meeting import meet
+from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
-from ..comm.vote import Statement, Vote, digest
 from ..door import plan, slabs_of, takes_arrays
 from ..engine.local_arrays import check_dtype, make_out
 from ..engine.spec import group_of_all
@@ -213,10 +211,10 @@ def load(
         part.check(name)
         return name, wanted, None if out is None else _local_array("out", out, desc)
 
-    guard = Guard()
-    checked = guard.attempt(lambda: as_file_error(check))
-    name, wanted, local = checked or ("", None, None)
-    wanted = _agreed(group, desc, ("load", name, *part.key, dataset), wanted, guard.take_interrupts())
+    with Agreement(group, "load", learns=True, confirms=True) as agreed:
+        name, wanted, local = as_file_error(check)
+        _same(agreed, desc, ("load", name, *part.key, dataset), wanted)
+    wanted = agreed.result
     file = _array_file(group, name, name, dataset)
     with one_file(group, file.identity(), file.callers):
         array = file.locate(part, desc, wanted)
@@ -368,11 +366,11 @@ def save(
             check_named(name, own.dtype)
         return name, own, checked_chunking
 
-    guard = Guard()
-    checked = guard.attempt(lambda: as_file_error(check))
-    name, local, chunking = checked or ("", None, chunking)
-    dtype = None if local is None else local.dtype
-    dtype = _agreed(group, desc, ("save", name, *part.key, dataset, *chunking.key), dtype, guard.take_interrupts())
+    with Agreement(group, "save", learns=True, confirms=True) as agreed:
+        name, local, chunking = as_file_error(check)
+        dtype = None if local is None else local.dtype
+        _same(agreed, desc, ("save", name, *part.key, dataset, *chunking.key), dtype)
+    dtype = agreed.result
     if dtype is None:
         raise ArrayError(
             "local is None on every rank, so the dtype is unknown: pass an empty array of that dtype on one rank"
@@ -409,27 +407,12 @@ def check_not_mapped(name: str, local: object) -> None:
         part = getattr(part, "base", None)
 
 
-def _agreed(
-    group: MPIGroup,
-    desc: Descriptor,
-    call: tuple[object, ...],
-    dtype: np.dtype[Any] | None,
-    error: BaseException | None,
-) -> np.dtype[Any] | None:
-    """Raise on every rank unless all arguments are valid and equal; returns the dtype, if a rank knows it. Collective."""
-    dtype_hash = None if dtype is None else dtype_digest(dtype)
-    group.agree(
-        Vote(failed=group.failure_code(error), call=digest((desc.layout_digest, call)), dtype=dtype_hash),
-        error,
-        lambda: [
-            Statement("desc", desc.layout_digest, repr(desc)),
-            Statement("the arguments for the file", repr(call), repr(call)),
-            Statement("the dtype", dtype_hash, repr(dtype)),
-        ],
-        lambda outcome: True,
-    )
-    agreed: np.dtype[Any] | None = group.combine(dtype, first_known)
-    return agreed
+def _same(agreed: Agreement, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None) -> None:
+    """Say what all ranks must have alike: the layout, the arguments for the file, and the dtype, as far as it is known."""
+    agreed.same("desc", desc.layout_digest, desc)
+    agreed.same("the arguments for the file", repr(call), call)
+    agreed.same("the dtype", None if dtype is None else dtype_digest(dtype), dtype, field="dtype")
+    agreed.know(dtype)
 
 
 @brief
@@ -501,7 +484,6 @@ def _described(path: object, dataset: object, comm: object) -> FileArray:
 @holding_interrupts
 def _described_on_all(path: object, dataset: object, group: MPIGroup) -> FileArray:
     """What the first rank reads. Collective: a vote, and the exchange."""
-    meet(group, "shape_of, dtype_of")
     return on_first(group, lambda: _read_description(path, dataset))
 
 

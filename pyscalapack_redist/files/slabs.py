@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm import agreement
+from ..comm.agreement import Agreement
 from ..comm.group import Group
 from ..comm.groups import MPIGroup
-from ..comm.guard import Guard
 from ..comm.mpi import MPI
 from ..comm.node import machine
 from ..door import plan
@@ -33,6 +34,7 @@ from .contents import FileArray, FilePart, Region, check_ordinary
 from .progress_bar import Advance, progress_bar
 
 T = TypeVar("T")
+STEP = "a step with a file"  # in errors
 SLAB_BYTES = 16 * 2**20  # bytes of a slab for each rank that reads or writes
 UNIT_SHARE = 4  # with units, a slab has SLAB_BYTES / UNIT_SHARE: a library that compresses has several copies of them
 # Facts that identify a file on one host, and facts that are equal on all hosts.
@@ -44,28 +46,14 @@ NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")
 
 def on_all(group: Group, action: Callable[[], T]) -> T:
     """Call a function on every rank; if it fails on one, raise on all. Collective."""
-    result: list[T] = []
-    group.call_on_all(lambda: result.append(as_file_error(action)))
-    return result[0]
+    with Agreement(group, STEP):
+        result = as_file_error(action)
+    return result
 
 
 def on_first(group: Group, action: Callable[[], T]) -> T:
     """Call a function on the first rank, and return its result, or raise its error, on all ranks. Collective."""
-    trial = Guard()
-
-    def act() -> tuple[T | None, BaseException | None]:
-        result = None
-        if group.rank == 0:
-            with group.at_work(announces=True):
-                result = trial.attempt(lambda: as_file_error(action))
-        if trial.error is not None and not isinstance(trial.error, Exception):  # not an error of all ranks
-            raise trial.error
-        return result, trial.error
-
-    result, error = group.call_on_all(act, lambda outcomes: outcomes[0])
-    if error is not None:
-        raise error
-    return result  # type: ignore[no-any-return]
+    return agreement.on_first(group, STEP, functools.partial(as_file_error, action))
 
 
 def as_file_error(action: Callable[[], T]) -> T:
@@ -114,7 +102,9 @@ def one_file(
         return None
 
     def compare(elsewhere: tuple[str, ...]) -> None:
-        problems = group.call_on_all(lambda: difference(elsewhere))
+        with Agreement(group, STEP, combine=list) as agreed:
+            agreed.give(difference(elsewhere))
+        problems = agreed.result
         for name, text in zip(group.names, problems, strict=True):
             if text is not None:
                 raise FileError(

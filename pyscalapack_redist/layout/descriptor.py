@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..comm.group import Group, first_known, read_consistently
+from ..comm.agreement import Agreement
 from ..comm.groups import group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -254,19 +254,23 @@ class Descriptor(Ownership):
         CollectiveError
             Another rank has such an error, or another layout.
         """
-        group = group_of(comm)
-        desc = read_consistently(
-            group, "the descriptor", lambda: cls._read_array(nine_integers, comm), lambda desc: desc.layout_digest
-        )
-        return cls._share(desc, group, comm)
+        with Agreement(group_of(comm), "Descriptor.from_array", learns=True, confirms=True, delivers=True) as agreed:
+            desc = cls._read_array(nine_integers, comm)
+            cls._give(agreed, "the descriptor", desc)
+        return desc or cls._taken(agreed, comm)
+
+    @staticmethod
+    def _give(agreed: Agreement, name: str, desc: Descriptor | None) -> None:
+        """Say which layout is meant, and give it to ranks that do not know it."""
+        agreed.same(name, None if desc is None else desc.layout_digest, desc, field="source")
+        agreed.know(None if desc is None else desc._pack())
 
     @classmethod
-    def _share(cls, desc: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
-        """Send a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
-        packed = group.call_on_all(lambda: None if desc is None else desc._pack(), first_known)
-        if packed is None:
+    def _taken(cls, agreed: Agreement, comm: MPI.Intracomm) -> Descriptor:
+        """The layout that another rank has given."""
+        if agreed.result is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-        return desc if desc is not None else cls._unpack(packed, comm)
+        return cls._unpack(agreed.result, comm)
 
     @classmethod
     def _read_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor | None:

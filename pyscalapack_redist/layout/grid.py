@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
-from ..comm.group import first_known, read_consistently
+from ..comm.agreement import Agreement
 from ..comm.groups import check_alive, check_running, group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -109,17 +109,16 @@ class ProcessGrid:
         CollectiveError
             Another rank has such an error.
         """
-        group = group_of(comm)
-        grid = read_consistently(
-            group,
-            "the grid of the BLACS context",
-            lambda: cls._read_context(ctxt, comm),
-            lambda grid: digest((grid.shape, grid.ranks.tobytes())),
-        )
-        shape_and_ranks = group.combine(None if grid is None else (grid.shape, grid.ranks), first_known)
-        if shape_and_ranks is None:
+        with Agreement(group_of(comm), "ProcessGrid.from_context", learns=True, confirms=True, delivers=True) as agreed:
+            grid = cls._read_context(ctxt, comm)
+            content = None if grid is None else (grid.shape, grid.ranks.tobytes())
+            number = None if content is None else digest(content)
+            agreed.same("the grid of the BLACS context", number, grid, field="source")
+            agreed.know(None if grid is None else (grid.shape, grid.ranks))
+        if agreed.result is None:
             raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")
-        return grid or cls(shape_and_ranks[0], comm, ranks=shape_and_ranks[1])
+        shape, ranks = agreed.result
+        return grid or cls(shape, comm, ranks=ranks)
 
     @classmethod
     def _read_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid | None:

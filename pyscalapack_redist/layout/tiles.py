@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..comm.group import read_consistently
+from ..comm.agreement import Agreement
 from ..comm.groups import group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -550,9 +550,10 @@ def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "des
                 "comm=, the communicator of their grid"
             )
         return desc
-    group = group_of(comm)
-    layout = read_consistently(group, name, lambda: _descriptor_on(name, desc, comm), lambda read: read.layout_digest)
-    return Descriptor._share(layout, group, comm)
+    with Agreement(group_of(comm), name, learns=True, confirms=True, delivers=True) as agreed:
+        layout = _descriptor_on(name, desc, comm)
+        Descriptor._give(agreed, name, layout)
+    return layout or Descriptor._taken(agreed, comm)
 
 
 def _descriptor_on(name: str, desc: LayoutArgument, comm: MPI.Intracomm) -> Descriptor | None:

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
+from ..comm.agreement import Agreement, meet
 from ..comm.free_memory import free_memory, room_beside
 from ..comm.group import first_known
 from ..comm.guard import Block, Guard
-from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
-from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
 from ..door import plan
 from ..engine.ownership import why_not_written
@@ -158,31 +157,22 @@ class Problem:
         self._overwritten: list[str] = []
         self.is_alone = False
         self._cache = cache_of(self._group)
-        facts: Facts | None = None
-        values: dict[str, Any] = {}
-        with self.collect_errors():
-            self._check_operands(operands, vectors)
-            if uses_library and self._cache.has_library:
-                blacs.load()
-            (m, n), default_target = check_arguments(*operands.values())
-            self.parts |= parts()
-            wanted = self._read_work_layout(arguments["layout"], (m, n))
-            self.target = self._target(arguments.get("like"), default_target)
-            self._overwritable = self._overwritable_here()
-            facts = self._facts()
-            values = {name: canonical_form(argument) for name, argument in arguments.items() if name not in MAY_DIFFER}
-        number = digest(("linalg", self._routine, *values.values()))
-
-        def statements() -> list[Statement]:
-            options = [Statement(name, value, describe(arguments[name])) for name, value in values.items()]
-            return [Statement("the routine", self._routine, self._routine), *options]
-
         with tracing.phase("agree"):
-            error = self._guard.take_interrupts()
-            vote = Vote(failed=self._group.failure_code(error), call=number)
-            with self.in_step():
-                combined = self._group.agree_and_combine(vote, error, statements, facts, CombinedFacts.of)
-            room = self._read_facts(combined)
+            call_of_all = f"linalg.{self._routine}"
+            with one_step(self._group), Agreement(self._group, call_of_all, combine=CombinedFacts.of) as agreed:
+                self._check_operands(operands, vectors)
+                if uses_library and self._cache.has_library:
+                    blacs.load()
+                (m, n), default_target = check_arguments(*operands.values())
+                self.parts |= parts()
+                wanted = self._read_work_layout(arguments["layout"], (m, n))
+                self.target = self._target(arguments.get("like"), default_target)
+                self._overwritable = self._overwritable_here()
+                for name, argument in arguments.items():
+                    if name not in MAY_DIFFER:
+                        agreed.same(name, canonical_form(argument), functools.partial(describe, argument))
+                agreed.give(self._facts())
+            room = self._read_facts(agreed.result)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
@@ -356,7 +346,7 @@ class Problem:
         if own is None:
             own = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
             with self.in_step():
-                meet(self._group, "make_context", grid.shape)  # ranks of the grid then wait for these alone
+                meet(self._group, f"make_context{grid.shape}")  # ranks of the grid then wait for these alone
             with self.in_step():
                 own.make_context()
             self._cache.grids[key] = own
@@ -567,7 +557,7 @@ class Problem:
         if self._group.abort_reason is not None and error is not None:
             raise error
         with self.in_step():
-            meet(self._group, f"the end of linalg.{self._routine}", (), error)
+            meet(self._group, f"the end of linalg.{self._routine}", error)
 
     # -- the call
 
@@ -660,12 +650,15 @@ class Problem:
         error = self._guard.take_interrupts()
         self._guard = Guard()
         # the reply of the process itself is not sent to it and back
-        with self.in_step():
-            value = None if reply is None else reply.for_others()
-            answer = meet_and_combine(
-                self._group, "the result of one process", value, first_known, error, dozes=self._order >= LONG
-            )
-        answer = answer if reply is None else reply
+        result_of_one, dozes = "the result of one process", self._order >= LONG
+        with (
+            self.in_step(),
+            Agreement(self._group, result_of_one, combine=first_known, is_open=False, dozes=dozes) as agreed,
+        ):
+            if error is not None:
+                raise error
+            agreed.give(None if reply is None else reply.for_others())
+        answer = agreed.result if reply is None else reply
         for text in answer.warnings:
             self.warn(text)
         if answer.error is not None:

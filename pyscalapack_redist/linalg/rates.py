@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..comm.agreement import Agreement
 from ..comm.group import Group, first_known
-from ..comm.guard import Guard
-from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
 from ..distributed_array import DistributedArray
 from ..errors import RedistributionError
@@ -113,12 +112,13 @@ def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[.
         best = math.inf
         for _ in range(TIMES):
             operands = trial_operands(family, on)
-            with one_step(group):
-                meet(group, TRIAL)
+            with one_step(group), Agreement(group, TRIAL):
+                pass
             start = time.perf_counter()
             routine(*operands, layout=layout, check=False)
-            with one_step(group):
-                best = min(best, meet_and_combine(group, TRIAL, time.perf_counter() - start, max))
+            with one_step(group), Agreement(group, TRIAL, combine=max) as agreed:
+                agreed.give(time.perf_counter() - start)
+            best = min(best, agreed.result)
         return best
 
     block, sides, order = solver_rules.prefer("scalapack", family_name(family), (LARGER, LARGER), comm.Get_size())
@@ -159,10 +159,10 @@ def read(group: Group) -> dict[str, Rates]:
     RedistributionError
         The file cannot be read; CollectiveError on the other ranks.
     """
-    guard = Guard()
-    rates = guard.attempt(lambda: _read(os.environ.get(VARIABLE))) if group.rank == 0 else None
-    with one_step(group):
-        found: dict[str, Rates] = meet_and_combine(group, "rates of linalg", rates, first_known, guard.error)
+    with one_step(group), Agreement(group, "rates of linalg", combine=first_known) as agreed:
+        if group.rank == 0:
+            agreed.give(_read(os.environ.get(VARIABLE)))
+    found: dict[str, Rates] = agreed.result
     return found
 
 

@@ -15,9 +15,9 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from .. import tracing
+from ..comm.agreement import meet
 from ..comm.group import Group
 from ..comm.guard import holding_interrupts
-from ..comm.meeting import meet
 from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
 from ..engine.spec import group_of_all
@@ -138,7 +138,7 @@ def _refuse_together(own: RoutineCall, error: BaseException) -> None:
         return
     if group.abort_reason is None:
         with one_step(group):
-            meet(group, f"linalg.{own.name}", (), error)
+            meet(group, f"linalg.{own.name}", error)
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:

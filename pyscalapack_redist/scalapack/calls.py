@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from .. import blacs
 from ..blacs.contexts import one_thread
+from ..comm.agreement import Agreement
 from ..comm.group import Group, first_known
 from ..comm.groups import MPIGroup, check_alive, group_of
 from ..comm.guard import Guard
-from ..comm.meeting import meet_and_combine
 from ..comm.vote import Verdict, describe_dispute, describe_error
 from ..errors import CollectiveError, LibraryError, RedistributionError
 from ..layout.descriptor import Descriptor
@@ -280,7 +280,9 @@ def _run_together(
         error = guard.take_interrupts()
         reply = Reply(None if error is None else _for_all(group, error), entry, value)
         try:
-            refused, all_ended, result = meet_and_combine(group, STEP, reply, combine_replies)
+            with Agreement(group, STEP, combine=combine_replies, is_open=False) as agreed:
+                agreed.give(reply)
+            refused, all_ended, result = agreed.result
         except BaseException as caught:  # of all ranks: one has left the work, or the values cannot be combined
             refusal = caught
             raise

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.agreement import Agreement, meet
 from ..comm.groups import group_of
 from ..comm.guard import Guard
-from ..comm.meeting import meet, meet_and_combine
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
@@ -66,7 +66,9 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
                     arguments[name] = layout
             group = group_of(comm)
             lacks_context = any(not arguments[name].grid.has_context for name in read)
-            if meet_and_combine(group, "a routine of scalapack", lacks_context, any):
+            with Agreement(group, "a routine of scalapack", combine=any) as agreed:
+                agreed.give(lacks_context)
+            if agreed.result:
                 with Guard() as guard:
                     arguments.update(guard.attempt(lambda: _on_new_contexts(read)) or {})
                     error = guard.take_interrupts()

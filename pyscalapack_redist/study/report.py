@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._kernels.bundle import dense_strides
+from ..comm.agreement import Agreement
 from ..comm.guard import holding_interrupts
-from ..comm.meeting import meet
 from ..engine.choose import predicted_seconds
 from ..engine.local_arrays import BY_COLUMNS
 from ..engine.operands import check_list
@@ -86,9 +86,12 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
             common_dtypes.append(next(iter(first_rank), None))
         return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
 
-    meet(group, "report")
-    dtypes_by_rank = group.call_on_all(lambda: _dtypes(plan, dtype))
-    return _combine_reports(group.call_on_all(report))
+    with Agreement(group, "report", combine=list) as agreed:
+        agreed.give(_dtypes(plan, dtype))
+    dtypes_by_rank = agreed.result
+    with Agreement(group, "the parts of a report", combine=list) as agreed:
+        agreed.give(report())
+    return _combine_reports(agreed.result)
 
 
 COLUMNS = ("sends", "receives", "bytes_sent", "bytes_received", "bytes_copied")

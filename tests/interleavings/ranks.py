@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from one_rank import OneRank
 
 from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
+from pyscalapack_redist import distributed_array as redistributions
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
-from pyscalapack_redist.comm import groups, progress, series, waiting
+from pyscalapack_redist.comm import agreement, groups, progress, series, waiting
 from pyscalapack_redist.comm import guard as guards
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.group import Group
@@ -428,8 +429,8 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "hold_interrupts", _Held),
     (transfers, "hold_interrupts", _Held),
-    (guards, "hold_interrupts", _Held),
-    (guards, "current_hold", lambda: _here().hold),
+    *((module, "hold_interrupts", _Held) for module in (guards, agreement, make, redistributions)),
+    *((module, "current_hold", lambda: _here().hold) for module in (guards, agreement)),
     (progress, "force_interrupts", lambda *patience: None),
     (progress, "thread_state", None),
     (progress, "POLLS", 0),

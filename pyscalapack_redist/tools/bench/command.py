@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...comm.agreement import meet
 from ...comm.groups import check_running, group_of
-from ...comm.meeting import meet
 from ...errors import CollectiveError, RedistributionError
 from ..arguments import UsageError, case_of, check_outputs, write_text, written
 from ..cases import Case

@@ -26,11 +26,10 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.adapters import adapter as adapters
 from pyscalapack_redist.adapters.adapter import Adapter, Blueprint, View
-from pyscalapack_redist.comm import gather_scatter
+from pyscalapack_redist.comm import agreement, gather_scatter
 from pyscalapack_redist.comm import group as groups
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.comm.guard import Guard
 from pyscalapack_redist.engine import make, transfer
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.files.binary_file import BinaryFile
@@ -315,7 +314,7 @@ def inside() -> None:
         (nodes, "_marked_file" if BAD == 0 else "_map_file", new_group),
         (nodes, "Ring", new_group),
         (psr.Descriptor, "_pack", new_plan_of_one_known_layout),
-        (psr.Descriptor, "_pack", lambda: psr.Descriptor._share(of_bad(A, None), group_of(WORLD), WORLD)),
+        (psr.Descriptor, "_pack", lambda: psr.gather(of_bad(A, None), numbers(A), comm=WORLD)),
         (psr.Descriptor, "_pack", lambda: psr.layout_of(Toy(numbers(A), RANK == BAD))),
         (transfer, "prepare_operands", lambda: psr.redistribute(A, B).start(numbers(A)).wait()),
     ]
@@ -369,15 +368,15 @@ def in_a_slow_view() -> None:
 
 def before_the_vote() -> None:
     """As the work has ended: the vote reports it."""
-    take = Guard.take_interrupts
+    take = agreement.interrupt_held
 
-    def interrupted(guard: Guard) -> BaseException | None:
+    def interrupted() -> BaseException | None:
         Fault.at("vote")
-        return take(guard)
+        return take()
 
     for call in (lambda: psr.as_distributed(toy()), lambda: psr.gather(array()), lambda: psr.linalg.norm(array())):
         with (
-            mock.patch.object(Guard, "take_interrupts", interrupted),
+            mock.patch.object(agreement, "interrupt_held", interrupted),
             Fault.doing("vote", lambda: os.kill(os.getpid(), signal.SIGINT)),
             pytest.raises(KeyboardInterrupt if RANK == BAD else psr.CollectiveError),
         ):
