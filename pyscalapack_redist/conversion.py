@@ -10,7 +10,7 @@ import numpy as np
 
 from .adapters.adapter import Blueprint, adapter_of, tell_written
 from .adapters.arguments import array_to_write, blueprint_for, communicator_for, layout_of_argument, to_distributed
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.guard import Guard
@@ -84,7 +84,7 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
         to_target(source.local, target.local)
         if notifies:
-            with Agreement(group_of(communicator_of(target.desc)), "copy_to, its end"):
+            with agreement(group_of(communicator_of(target.desc)), "copy_to, its end"):
                 tell_written(y)
 
 
@@ -112,7 +112,7 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
     blueprint = blueprint_for(like, adapter, read_shape, comm, error)
     group = group_of(comm)
 
-    with Agreement(group, "what local arrays are", combine=list) as agreed:
+    with agreement(group, "what local arrays are", combine=list) as agreed:
         agreed.give((dtype, may_keep and _is_kept(array, blueprint)))
     known = agreed.result
     dtype = first_known([each for each, _ in known])
@@ -132,7 +132,7 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
             )
             for k, layout in enumerate(blueprint.layouts)
         ]
-    with Agreement(group, "making an array of another library"):
+    with agreement(group, "making an array of another library"):
         result = blueprint.build(*parts, dtype=dtype)
     return result
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .comm.groups import group_of
 from .comm.mpi import MPI
 from .distributed_array import DistributedArray
@@ -144,7 +144,7 @@ def from_local(array: NDArray[Any] | None, comm: MPI.Intracomm, *, axis: int = 0
     """
     if checked_communicator(comm) is None:
         raise DescriptorError("comm = None: from_local needs the communicator of the ranks that have rows")
-    with Agreement(group_of(comm), "from_local", combine=list) as agreed:
+    with agreement(group_of(comm), "from_local", combine=list) as agreed:
         if array is not None:
             rows = host_array("array", array)
             if not isinstance(rows, np.ndarray) or not rows.ndim:

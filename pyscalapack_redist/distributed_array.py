@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
 from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
@@ -171,7 +171,7 @@ class DistributedArray(Distributed):
         name = "rows" if layout is None else layout
         with hold_interrupts() as held:
             group = group_of(comm)  # type: ignore[arg-type]
-            with Agreement(group, "load", confirms=True, delivers=True, held=held) as agreed:
+            with agreement(group, "load", confirm=True, deliver=True, held=held) as agreed:
                 agreed.call += f"({name!r})"
                 if path is not None:
                     raise ArrayError(f"path = {shown(path)} is given twice: as the first argument and as the second")
@@ -179,7 +179,7 @@ class DistributedArray(Distributed):
                     raise ArrayError("window= and out= need a Descriptor: load(desc, path, window=...)")
                 named_layout((1,), name, comm)
             shape = shape_of(desc, dataset=options.get("dataset"), comm=comm)
-            with Agreement(group, "load, its layout"):
+            with agreement(group, "load, its layout"):
                 named = named_layout(shape, name, comm)
             return cls(named, load(named, desc, **options))
 
@@ -324,10 +324,10 @@ class DistributedArray(Distributed):
         """
         comm = communicator_of(self._desc)
         with hold_interrupts():  # an interrupt goes into the next vote
-            with Agreement(group_of_all(self._desc), "DistributedArray.redistribute", learns=True) as agreed:
+            with agreement(group_of_all(self._desc), "DistributedArray.redistribute", learn=True) as agreed:
                 target = self._layout_to_reach(desc, out, op, block, grid, source, axes)
                 agreed.same("the layout to reach", target.layout_digest, target, field="target")
-                agreed.know(self.dtype)
+                agreed.learn(self.dtype)
             dtype = agreed.result
             to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
             local = local_result(to_target, self, out, alpha=alpha, beta=beta)

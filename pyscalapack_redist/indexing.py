@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .comm.group import Group, first_known
 from .comm.guard import Guard
 from .comm.progress import hold_interrupts
@@ -63,7 +63,7 @@ def picked(array: Distributed, key: object) -> Any:
     """The element that an index chooses, on all ranks, or the elements, in balanced blocks on the array's grid. Collective."""
     with hold_interrupts() as held:
         group = _group_of(array)
-        with Agreement(group, "an index", combine=first_known, delivers=True, held=held) as agreed:
+        with agreement(group, "an index", combine=first_known, deliver=True, held=held) as agreed:
             agreed.same_array(array)
             picks = read_index(array.shape, key)
             agreed.call += f" {_in_words(picks)}"
@@ -75,7 +75,7 @@ def picked(array: Distributed, key: object) -> Any:
             return agreed.result
         if not isinstance(array.desc, Descriptor):
             in_blocks = in_slabs(array)
-            with Agreement(group, "an index of tiles", confirms=True, delivers=True, held=held):
+            with agreement(group, "an index of tiles", confirm=True, deliver=True, held=held):
                 chosen = _chosen(in_blocks, picks)
         return move(*chosen)
 
@@ -124,9 +124,9 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         return source.astype(dtype)
 
     with Guard() as guard:
-        with Agreement(_group_of(array), "an assignment", learns=True) as agreed:
+        with agreement(_group_of(array), "an assignment", learn=True) as agreed:
             agreed.same_array(array)
-            agreed.know(array.dtype)
+            agreed.learn(array.dtype)
             picks = check()
             agreed.call += f" to {_in_words(picks)}"
         source = in_slabs(value)

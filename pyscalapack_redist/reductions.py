@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .engine.spec import group_of_all
 from .errors import ArrayError, shown
 from .layout.distributed import Distributed, own_arrays, own_indices
@@ -304,7 +304,7 @@ def _combined(
     arguments: Callable[[], str] = str,
 ) -> Any:
     """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout."""
-    with Agreement(group_of_all(array.desc), name, combine=together) as agreed:
+    with agreement(group_of_all(array.desc), name, combine=together) as agreed:
         agreed.same_array(array)
         agreed.call += arguments()
         agreed.give(of_rank())

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, overload
 
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .comm.free_memory import peak_memory
 from .comm.groups import group_of
 from .comm.mpi import MPI
@@ -110,7 +110,7 @@ class Phases(Sequence[Phase]):
             `comm` is no intra-communicator.
         """
         group = group_of(comm)
-        with Agreement(group, "Phases.max", combine=list) as agreed:
+        with agreement(group, "Phases.max", combine=list) as agreed:
             agreed.give(self._phases)
         everywhere: list[list[Phase]] = agreed.result
         same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .comm.agreement import Agreement
+from .comm.agreement import agreement
 from .comm.group import first_known
 from .comm.guard import Guard, holding_interrupts
 from .comm.mpi import MPI
@@ -180,7 +180,7 @@ def _agree_on_array(
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
     everyone = group_of_all(desc)
-    with Agreement(everyone, call, combine=first_known, delivers=True) as agreed:
+    with agreement(everyone, call, combine=first_known, deliver=True) as agreed:
         agreed.same("desc", desc.layout_digest, desc)
         if call == "scatter" or root is not None:
             root = whole_number("root", root, 0)

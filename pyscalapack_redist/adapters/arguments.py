@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._lazy import load_above
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import group_of
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
@@ -193,14 +193,14 @@ def agreed_layouts(
     RedistributionError
         A rank cannot read them, two ranks read different ones, or none knows one. On all ranks.
     """
-    with Agreement(
-        group_of(comm), f"{name} of another library to read", learns=True, delivers=True, is_open=is_open
+    with agreement(
+        group_of(comm), f"{name} of another library to read", learn=True, deliver=True, open=is_open
     ) as agreed:
         layouts = read()
         number = _digest_of_known(name, layouts)
         agreed.same(f"the layout of {name}", number, functools.partial(_words, layouts), field="source")
         agreed.count(notifies=int(notifies))
-        agreed.know(None if number is None else [(type(layout), layout._pack()) for layout in layouts if layout is not None])
+        agreed.learn(None if number is None else [(type(layout), layout._pack()) for layout in layouts if layout is not None])
     if agreed.result is None:
         raise DescriptorError(f"no rank knows the layout of {name}")
     if number is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError
@@ -67,7 +67,7 @@ def _sizes(x: Any, comm: MPI.Intracomm) -> list[int]:
     Heat asks for them in a call of MPI that blocks, and remembers them.
     """
 
-    with Agreement(group_of(comm), "the DNDarray", combine=list) as agreed:
+    with agreement(group_of(comm), "the DNDarray", combine=list) as agreed:
         agreed.give((x.split, tuple(x.shape), tuple(x.larray.shape)))
     all_ranks: list[Any] = agreed.result
     split, shape, _ = all_ranks[0]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError
@@ -92,7 +92,7 @@ def _grid(pencil: Any, comm: MPI.Intracomm) -> ProcessGrid:
     MPI may have reordered ranks, so all of them exchange their coordinates.
     """
 
-    with Agreement(group_of(comm), "the coordinates of an array of mpi4py-fft", combine=list) as agreed:
+    with agreement(group_of(comm), "the coordinates of an array of mpi4py-fft", combine=list) as agreed:
         axes = pencil.subcomm if pencil is not None else [comm]
         agreed.give((tuple(axis.size for axis in axes), tuple(axis.rank for axis in axes)))
     places: list[Any] = agreed.result

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
@@ -64,7 +64,7 @@ def _pair(x: Any) -> tuple[Any, Any]:
 def _layout(distribution: Any, companion: Any, shape: Shape | None, comm: MPI.Intracomm) -> Descriptor:
     """The layout for a shape; by default the companion, the bound shape, or what the local arrays make up. Collective."""
 
-    with Agreement(group_of(comm), "the distribution of nvmath", combine=list) as agreed:
+    with agreement(group_of(comm), "the distribution of nvmath", combine=list) as agreed:
         if shape is None and isinstance(companion, tuple | list):
             shape = tuple(companion)
         elif shape is None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._blacs import Entries
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import MPIGroup, check_running, group_of
 from ..comm.groups import check_alive as check_communicator
 from ..comm.mpi import MPI
@@ -134,7 +134,7 @@ def _meet(
 
     An error of one rank, or an interrupt before all are there, is raised on all. From then on interrupts are to be held back.
     """
-    with Agreement(group, f"{call}{arguments}", confirms=True, delivers=True, held=held):
+    with agreement(group, f"{call}{arguments}", confirm=True, deliver=True, held=held):
         entries = (library or load()).entries
     return entries
 
@@ -212,7 +212,7 @@ class Contexts:
         group = self._group
         with hold_interrupts() as held:
             entries = _meet(group, "make_context", (*self._shape, *self._ranks), held, None)
-            with Agreement(group, "make_context, free ones", combine=_lowest_of_all, is_open=False) as agreed:
+            with agreement(group, "make_context, free ones", combine=_lowest_of_all, open=False) as agreed:
                 agreed.give(
                     [key for key, owner in self._owners.items() if owner() is None and self._is_alive(key, entries)]
                 )

@@ -1,4 +1,4 @@
-"""Agreement: a vote of all ranks after what each of them does by itself, and what they then know together.
+"""agreement: a vote of all ranks after what each of them does by itself, and what they then know together.
 
 No other module above `group` casts a vote, but for transfers. A vote meets any other vote of the group: that of a plan, of a
 transfer, or of a rank that has failed elsewhere. So wherever a rank fails, the others hear of it in their next vote.
@@ -34,10 +34,10 @@ class Shared(Protocol):
         """A number equal on all ranks that have the same dtype; None on a rank that does not know it."""
 
 
-class Agreement:
+class agreement:  # noqa: N801 - used like a function
     """A context for what a rank does before a vote: whatever ends the block is its vote. Collective over the group.
 
-        with Agreement(group, "scatter", combine=first_known) as agreed:
+        with agreement(group, "scatter", combine=first_known) as agreed:
             array = read(source)
             agreed.same("desc", desc.layout_digest, desc)
             agreed.give(array.dtype)
@@ -55,19 +55,19 @@ class Agreement:
         The call, in texts. All ranks must be at the same one.
     combine : callable, optional
         Makes one value of those that all ranks `give`, a list in their order, on the first rank; an error there is one of all.
-    learns : bool
-        Whether ranks that do not know a value learn it from the first one that does (`know`). They exchange it only if a rank
+    learn : bool
+        Whether ranks that do not know a value learn it from the first one that does (`learn`). They exchange it only if a rank
         does not know it.
-    confirms : bool
+    confirm : bool
         Whether an exchange after the vote shows that no rank has been interrupted, also where nothing is given.
-    delivers : bool
+    deliver : bool
         Whether interrupts are handled while the rank waits for votes. What follows from the vote goes on nevertheless.
-    follows : callable, optional
+    then : callable, optional
         Called with the counted vote, also later if the wait is interrupted: whether an exchange follows. Besides, it keeps
         what all ranks must keep.
     held : hold_interrupts, optional
         Of a caller with several votes: whose interrupts are handled.
-    is_open : bool
+    open : bool
         Whether interrupts end the block at once. A block that waits for other ranks is not open: they would be left there.
     dozes : bool
         Whether this rank sleeps between polls, because another one works for long.
@@ -77,7 +77,7 @@ class Agreement:
     call : str
         As above; the block may add arguments that all ranks must have alike.
     result : object
-        After the block: what `combine` made; with `learns` the value.
+        After the block: what `combine` made; with `learn` the value.
     outcome : Outcome
         After the block: the counted vote.
     """
@@ -91,24 +91,24 @@ class Agreement:
         call: str,
         *,
         combine: Callable[[list[Any]], Any] | None = None,
-        learns: bool = False,
-        confirms: bool = False,
-        delivers: bool = False,
-        follows: Callable[[Outcome], bool] | None = None,
+        learn: bool = False,
+        confirm: bool = False,
+        deliver: bool = False,
+        then: Callable[[Outcome], bool] | None = None,
         held: hold_interrupts | None = None,
-        is_open: bool = True,
+        open: bool = True,
         dozes: bool = False,
     ) -> None:
         self._group, self.call = group, call
-        self._reduce, self._learns, self._confirms, self._follows = combine, learns, confirms, follows
-        self._is_open, self._dozes = is_open, dozes
+        self._reduce, self._learns, self._confirms, self._follows = combine, learn, confirm, then
+        self._is_open, self._dozes = open, dozes
         self._value: Any = None
         self._facts: list[tuple[str, Any, object]] = []  # in the field `call`, but for those of other fields
         self._words: Callable[[], Sequence[Statement]] | None = None
         self._numbers: list[Any] = []
         self._fields: dict[str, int | None] = {}
         self._own = hold_interrupts()
-        self._delivered = (held or self._own) if delivers else None
+        self._delivered = (held or self._own) if deliver else None
         self._opened: hold_interrupts | None = None
         self._was_open = self._was_working = False
 
@@ -143,7 +143,7 @@ class Agreement:
         """Give this rank's value for `combine`; anything that can be pickled."""
         self._value = value
 
-    def know(self, value: Any) -> None:
+    def learn(self, value: Any) -> None:
         """Give a value that other ranks may not know; None on a rank that does not know it."""
         self._value, self._fields["pending"] = value, int(value is None)
 
@@ -222,22 +222,22 @@ def interrupt_held() -> BaseException | None:
 
 def meet(group: Group, call: str, error: BaseException | None = None) -> None:
     """Wait until all ranks make a call, before one that blocks, or raise an error of one on all. Collective over the group."""
-    with Agreement(group, call):
+    with agreement(group, call):
         if error is not None:
             raise error
 
 
-def on_first(group: Group, call: str, work: Callable[[], T], *, is_open: bool = True) -> T:
+def on_first(group: Group, call: str, work: Callable[[], T], *, open: bool = True) -> T:
     """What the first rank's work returns, or raises, on all ranks. Collective over the group.
 
     Parameters
     ----------
-    group, call, is_open
-        As for `Agreement`.
+    group, call, open
+        As for `agreement`.
     work : callable
         Called on the first rank; its errors are those of all ranks.
     """
-    with Agreement(group, call, combine=_of_first, is_open=is_open) as agreed:
+    with agreement(group, call, combine=_of_first, open=open) as agreed:
         if group.rank == 0:
             agreed.give(_outcome(group, work))
     result, error = agreed.result
@@ -259,4 +259,4 @@ def _of_first(values: list[Any]) -> Any:
 
 
 # the block has begun, or has ended, and the state is not yet changed
-hold_interrupts.own_code |= {Agreement.__enter__.__code__, Agreement.__exit__.__code__}
+hold_interrupts.own_code |= {agreement.__enter__.__code__, agreement.__exit__.__code__}

@@ -441,7 +441,7 @@ class Group:
         reduce: Callable[[list[Any]], Any] | None = None,
         dozes: bool = False,
     ) -> tuple[Outcome, Any]:
-        """Vote, and raise on every rank if a rank has an error or two ranks disagree. Collective. For `Agreement`.
+        """Vote, and raise on every rank if a rank has an error or two ranks disagree. Collective. For `agreement`.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import diagnostics, tracing
 from .._lazy import load_above
-from ..comm.agreement import Agreement, on_first
+from ..comm.agreement import agreement, on_first
 from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
 from ..comm.guard import Guard
@@ -122,18 +122,18 @@ def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
         group.plans.keep(key, group.plans.get(key, prepared))
         return lacks_dtype(outcome)
 
-    with Agreement(group, "a plan", follows=has_more, delivers=True, held=held, is_open=False) as agreement:
-        agreement.count(spec.statements, pending=pending, returns=spec.returns, **own_key._asdict())
+    with agreement(group, "a plan", then=has_more, deliver=True, held=held, open=False) as common:
+        common.count(spec.statements, pending=pending, returns=spec.returns, **own_key._asdict())
         if spec.error is not None:
             raise spec.error
-    outcome = agreement.outcome
+    outcome = common.outcome
     key = PlanKey.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
     agreed = cached or _plan_together(spec, group, outcome.pending == LACKS_DATA)
     dtype = spec.options.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have exchanged it
     if lacks_dtype(outcome):
-        with Agreement(group, "the dtype of an array", learns=True, is_open=False) as known:
-            known.know(dtype)
+        with agreement(group, "the dtype of an array", learn=True, open=False) as known:
+            known.learn(dtype)
         dtype = known.result
     inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
     if inside is not agreed.inside:
@@ -167,7 +167,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     """A plan for which ranks exchange layouts and measurements. Collective over the group: all ranks get one, or none."""
     moments = [time.perf_counter()]
     if unknown:
-        with Agreement(group, "layouts of a plan", combine=first_known_of_each, is_open=False) as agreed:
+        with agreement(group, "layouts of a plan", combine=first_known_of_each, open=False) as agreed:
             agreed.give(spec.known())
         spec = spec.completed(*agreed.result)
     a, b = spec.layouts
@@ -182,9 +182,9 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     moments.append(time.perf_counter())
     if spec.options.schedule != "auto" and not is_by_formula(spec.options.schedule):
         # a search under a time limit need not end alike on two machines
-        steps = on_first(group, "the search of a schedule", lambda: search(spec, chosen_here().schedule), is_open=False)
+        steps = on_first(group, "the search of a schedule", lambda: search(spec, chosen_here().schedule), open=False)
     moments.append(time.perf_counter())
-    with Agreement(group, "the parts of a plan", combine=_largest, is_open=False) as agreed:
+    with agreement(group, "the parts of a plan", combine=_largest, open=False) as agreed:
         plan = build(spec, chosen_here(), group, steps)
         agreed.give(_extents(plan))
     _take_extents(plan, group, agreed.result)
@@ -385,7 +385,7 @@ def _agreed_batch(
         return listed
 
     call = digest(("batch", exchange, memory_limit, requests))
-    with Agreement(group, "batch", confirms=True, delivers=True, held=held, is_open=False) as agreed:
+    with agreement(group, "batch", confirm=True, deliver=True, held=held, open=False) as agreed:
         agreed.count(statements, call=call)
         if error is not None:
             raise error
@@ -393,7 +393,7 @@ def _agreed_batch(
     node = group.make_node()
     moments += [time.perf_counter()] * 2  # no schedule is searched for
     pairs = [plan.inside.pairs[0] for plan in plans]
-    with Agreement(group, "the parts of a batch", combine=_largest, is_open=False) as agreed:
+    with agreement(group, "the parts of a batch", combine=_largest, open=False) as agreed:
         elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
         load = Load()
         if group.links is not None:

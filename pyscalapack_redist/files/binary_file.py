@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import MPIGroup
 from ..comm.node import machine
 from ..errors import FileError
@@ -87,7 +87,7 @@ class BinaryFile(ArrayFile):
             if mode == "r":
                 yield file
             else:
-                with Agreement(self.group, STEP, combine=list) as agreed:
+                with agreement(self.group, STEP, combine=list) as agreed:
                     agreed.give((machine(), is_on_nfs(file.number)))
                 places = agreed.result
                 yield file._replace(locked=len({host for host, _ in places}) > 1 and places[self.group.rank][1])

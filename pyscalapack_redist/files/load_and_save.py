@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._lazy import load_above
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import MPIGroup, group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -211,7 +211,7 @@ def load(
         part.check(name)
         return name, wanted, None if out is None else _local_array("out", out, desc)
 
-    with Agreement(group, "load", learns=True, confirms=True) as agreed:
+    with agreement(group, "load", learn=True, confirm=True) as agreed:
         name, wanted, local = as_file_error(check)
         _same(agreed, desc, ("load", name, *part.key, dataset), wanted)
     wanted = agreed.result
@@ -366,7 +366,7 @@ def save(
             check_named(name, own.dtype)
         return name, own, checked_chunking
 
-    with Agreement(group, "save", learns=True, confirms=True) as agreed:
+    with agreement(group, "save", learn=True, confirm=True) as agreed:
         name, local, chunking = as_file_error(check)
         dtype = None if local is None else local.dtype
         _same(agreed, desc, ("save", name, *part.key, dataset, *chunking.key), dtype)
@@ -407,12 +407,12 @@ def check_not_mapped(name: str, local: object) -> None:
         part = getattr(part, "base", None)
 
 
-def _same(agreed: Agreement, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None) -> None:
+def _same(agreed: agreement, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None) -> None:
     """Say what all ranks must have alike: the layout, the arguments for the file, and the dtype, as far as it is known."""
     agreed.same("desc", desc.layout_digest, desc)
     agreed.same("the arguments for the file", repr(call), call)
     agreed.same("the dtype", None if dtype is None else dtype_digest(dtype), dtype, field="dtype")
-    agreed.know(dtype)
+    agreed.learn(dtype)
 
 
 @brief

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm import agreement
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
+from ..comm.agreement import on_first as first_for_all
 from ..comm.group import Group
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
@@ -46,14 +46,14 @@ NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")
 
 def on_all(group: Group, action: Callable[[], T]) -> T:
     """Call a function on every rank; if it fails on one, raise on all. Collective."""
-    with Agreement(group, STEP):
+    with agreement(group, STEP):
         result = as_file_error(action)
     return result
 
 
 def on_first(group: Group, action: Callable[[], T]) -> T:
     """Call a function on the first rank, and return its result, or raise its error, on all ranks. Collective."""
-    return agreement.on_first(group, STEP, functools.partial(as_file_error, action))
+    return first_for_all(group, STEP, functools.partial(as_file_error, action))
 
 
 def as_file_error(action: Callable[[], T]) -> T:
@@ -102,7 +102,7 @@ def one_file(
         return None
 
     def compare(elsewhere: tuple[str, ...]) -> None:
-        with Agreement(group, STEP, combine=list) as agreed:
+        with agreement(group, STEP, combine=list) as agreed:
             agreed.give(difference(elsewhere))
         problems = agreed.result
         for name, text in zip(group.names, problems, strict=True):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -254,19 +254,19 @@ class Descriptor(Ownership):
         CollectiveError
             Another rank has such an error, or another layout.
         """
-        with Agreement(group_of(comm), "Descriptor.from_array", learns=True, confirms=True, delivers=True) as agreed:
+        with agreement(group_of(comm), "Descriptor.from_array", learn=True, confirm=True, deliver=True) as agreed:
             desc = cls._read_array(nine_integers, comm)
             cls._give(agreed, "the descriptor", desc)
         return desc or cls._taken(agreed, comm)
 
     @staticmethod
-    def _give(agreed: Agreement, name: str, desc: Descriptor | None) -> None:
+    def _give(agreed: agreement, name: str, desc: Descriptor | None) -> None:
         """Say which layout is meant, and give it to ranks that do not know it."""
         agreed.same(name, None if desc is None else desc.layout_digest, desc, field="source")
-        agreed.know(None if desc is None else desc._pack())
+        agreed.learn(None if desc is None else desc._pack())
 
     @classmethod
-    def _taken(cls, agreed: Agreement, comm: MPI.Intracomm) -> Descriptor:
+    def _taken(cls, agreed: agreement, comm: MPI.Intracomm) -> Descriptor:
         """The layout that another rank has given."""
         if agreed.result is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import check_alive, check_running, group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -109,12 +109,12 @@ class ProcessGrid:
         CollectiveError
             Another rank has such an error.
         """
-        with Agreement(group_of(comm), "ProcessGrid.from_context", learns=True, confirms=True, delivers=True) as agreed:
+        with agreement(group_of(comm), "ProcessGrid.from_context", learn=True, confirm=True, deliver=True) as agreed:
             grid = cls._read_context(ctxt, comm)
             content = None if grid is None else (grid.shape, grid.ranks.tobytes())
             number = None if content is None else digest(content)
             agreed.same("the grid of the BLACS context", number, grid, field="source")
-            agreed.know(None if grid is None else (grid.shape, grid.ranks))
+            agreed.learn(None if grid is None else (grid.shape, grid.ranks))
         if agreed.result is None:
             raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")
         shape, ranks = agreed.result

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.groups import group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
@@ -550,7 +550,7 @@ def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "des
                 "comm=, the communicator of their grid"
             )
         return desc
-    with Agreement(group_of(comm), name, learns=True, confirms=True, delivers=True) as agreed:
+    with agreement(group_of(comm), name, learn=True, confirm=True, deliver=True) as agreed:
         layout = _descriptor_on(name, desc, comm)
         Descriptor._give(agreed, name, layout)
     return layout or Descriptor._taken(agreed, comm)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
-from ..comm.agreement import Agreement, meet
+from ..comm.agreement import agreement, meet
 from ..comm.free_memory import free_memory, room_beside
 from ..comm.group import first_known
 from ..comm.guard import Block, Guard
@@ -159,7 +159,7 @@ class Problem:
         self._cache = cache_of(self._group)
         with tracing.phase("agree"):
             call_of_all = f"linalg.{self._routine}"
-            with one_step(self._group), Agreement(self._group, call_of_all, combine=CombinedFacts.of) as agreed:
+            with one_step(self._group), agreement(self._group, call_of_all, combine=CombinedFacts.of) as agreed:
                 self._check_operands(operands, vectors)
                 if uses_library and self._cache.has_library:
                     blacs.load()
@@ -653,7 +653,7 @@ class Problem:
         result_of_one, dozes = "the result of one process", self._order >= LONG
         with (
             self.in_step(),
-            Agreement(self._group, result_of_one, combine=first_known, is_open=False, dozes=dozes) as agreed,
+            agreement(self._group, result_of_one, combine=first_known, open=False, dozes=dozes) as agreed,
         ):
             if error is not None:
                 raise error

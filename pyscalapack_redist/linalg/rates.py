@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.group import Group, first_known
 from ..comm.mpi import MPI
 from ..distributed_array import DistributedArray
@@ -112,11 +112,11 @@ def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[.
         best = math.inf
         for _ in range(TIMES):
             operands = trial_operands(family, on)
-            with one_step(group), Agreement(group, TRIAL):
+            with one_step(group), agreement(group, TRIAL):
                 pass
             start = time.perf_counter()
             routine(*operands, layout=layout, check=False)
-            with one_step(group), Agreement(group, TRIAL, combine=max) as agreed:
+            with one_step(group), agreement(group, TRIAL, combine=max) as agreed:
                 agreed.give(time.perf_counter() - start)
             best = min(best, agreed.result)
         return best
@@ -159,7 +159,7 @@ def read(group: Group) -> dict[str, Rates]:
     RedistributionError
         The file cannot be read; CollectiveError on the other ranks.
     """
-    with one_step(group), Agreement(group, "rates of linalg", combine=first_known) as agreed:
+    with one_step(group), agreement(group, "rates of linalg", combine=first_known) as agreed:
         if group.rank == 0:
             agreed.give(_read(os.environ.get(VARIABLE)))
     found: dict[str, Rates] = agreed.result

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .. import blacs
 from ..blacs.contexts import one_thread
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.group import Group, first_known
 from ..comm.groups import MPIGroup, check_alive, group_of
 from ..comm.guard import Guard
@@ -280,7 +280,7 @@ def _run_together(
         error = guard.take_interrupts()
         reply = Reply(None if error is None else _for_all(group, error), entry, value)
         try:
-            with Agreement(group, STEP, combine=combine_replies, is_open=False) as agreed:
+            with agreement(group, STEP, combine=combine_replies, open=False) as agreed:
                 agreed.give(reply)
             refused, all_ended, result = agreed.result
         except BaseException as caught:  # of all ranks: one has left the work, or the values cannot be combined

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.agreement import Agreement, meet
+from ..comm.agreement import agreement, meet
 from ..comm.groups import group_of
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
@@ -66,7 +66,7 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
                     arguments[name] = layout
             group = group_of(comm)
             lacks_context = any(not arguments[name].grid.has_context for name in read)
-            with Agreement(group, "a routine of scalapack", combine=any) as agreed:
+            with agreement(group, "a routine of scalapack", combine=any) as agreed:
                 agreed.give(lacks_context)
             if agreed.result:
                 with Guard() as guard:

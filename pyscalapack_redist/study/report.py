@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._kernels.bundle import dense_strides
-from ..comm.agreement import Agreement
+from ..comm.agreement import agreement
 from ..comm.guard import holding_interrupts
 from ..engine.choose import predicted_seconds
 from ..engine.local_arrays import BY_COLUMNS
@@ -86,10 +86,10 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
             common_dtypes.append(next(iter(first_rank), None))
         return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
 
-    with Agreement(group, "report", combine=list) as agreed:
+    with agreement(group, "report", combine=list) as agreed:
         agreed.give(_dtypes(plan, dtype))
     dtypes_by_rank = agreed.result
-    with Agreement(group, "the parts of a report", combine=list) as agreed:
+    with agreement(group, "the parts of a report", combine=list) as agreed:
         agreed.give(report())
     return _combine_reports(agreed.result)
 

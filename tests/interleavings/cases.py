@@ -632,7 +632,7 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("errors while elements move in calls", "apart", TURNS, usual(exchange="sendrecv"), ABORTED),
     ("errors while elements move with the vote", "three apart", LATER, VOTE, ABORTED),
     ("errors while elements move in short pieces", "three apart", LATER, short_pieces, ABORTED),
-    # Agreement in the first call alone.
+    # agreement in the first call alone.
     ("agreed once", "two, three, apart, three apart, mixed", MANY_BAD, bound_plan, BOUND),
     ("agreed once, calls", "apart, three apart, mixed", MANY_CALLS, bound_plan, BOUND),
     ("agreed once, one way", "two, apart, three apart, mixed", MANY_CALLS, bound_one_way, BOUND),

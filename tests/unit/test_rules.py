@@ -175,7 +175,7 @@ CATCH_ALL = {
     "comm.guard.Guard.attempt": "the guard",
     "comm.group.Group.aborting_if_forced": "aborts the group, and raises it again",
     "comm.group.Group._complete": "aborts the group, and raises it again",
-    "comm.agreement.Agreement.__exit__": "raises it again",
+    "comm.agreement.agreement.__exit__": "raises it again",
     "comm.agreement.interrupt_held": "the vote that is cast next",
     "comm.agreement._outcome": "all ranks raise it",
     "comm.group.Group.agree": "after the vote is cast: the agreement goes on, and it is raised again",
