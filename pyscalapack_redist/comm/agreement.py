@@ -115,32 +115,42 @@ class agreement:  # noqa: N801 - used like a function
     # -- in the block
 
     def same(self, name: str, value: Any, thing: object = ..., *, field: str = "") -> None:
-        """Say what all ranks must have alike.
+        """Say what all ranks must have alike; all ranks say it in the same order.
 
         Parameters
         ----------
         name : str
             What it is, in texts: "desc".
         value : object
-            Plain Python values, as a digest is; with a field a digest, or None on a rank that does not know it.
+            Plain Python values, of one type on all ranks: 0 and 0.0 differ. Of other objects, as arrays, the `vote.digest` of
+            their bytes. With a field a digest, or None on a rank that does not know it.
         thing : object
             What the value stands for, whose repr an error shows, or a `partial` that makes the text; by default the value.
         field : {"dtype", "source", "target"}, optional
-            The field of the vote in which ranks may not know it.
+            The field of the vote in which ranks may not know it; several values of one field are one digest there.
         """
-        self._facts.append((name, value, value if thing is ... else thing))
-        if field:
-            self._fields[field] = value
+        shown = value if thing is ... else thing
+        if not field:
+            number = digest((value,))
+            self._numbers.append(number)
+            self._facts.append((name, number, shown))
+            return
+        if field in self._fields:
+            both = self._fields[field], value
+            self._fields[field] = None if None in both else digest(both)
         else:
-            self._numbers.append(value)
+            self._fields[field] = value
+        self._facts.append((name, value, shown))
 
-    def same_array(self, array: Shared) -> None:
+    def same_array(self, array: Shared, name: str = "the array") -> None:
         """Say which array is meant: it has one layout, and one dtype, on all ranks."""
-        self.same("the array's layout", array.desc.layout_digest, array.desc)
-        self.same("the array's dtype", array._dtype_digest, array.dtype, field="dtype")
+        self.same(f"{name}'s layout", array.desc.layout_digest, array.desc)
+        self.same(f"{name}'s dtype", array._dtype_digest, array.dtype, field="dtype")
 
     def give(self, value: Any) -> None:
-        """Give this rank's value for `combine`; anything that can be pickled."""
+        """Give this rank's value for `combine`, anything that can be pickled; a rank that gives none has None."""
+        if self._reduce is None:
+            raise TypeError("give() is for an agreement with combine=")
         self._value = value
 
     def learn(self, value: Any) -> None:
@@ -181,9 +191,15 @@ class agreement:  # noqa: N801 - used like a function
             self._own.__exit__()
 
     def _vote(self, error: BaseException | None) -> None:
-        fields = {"call": digest((self.call, *self._numbers))} | self._fields
+        vote = Vote(failed=self._group.failure_code(error))
+        try:
+            fields = {"call": digest((self.call, *self._numbers))} | self._fields
+            vote = Vote(failed=self._group.failure_code(error), **fields)
+        except Exception as caught:  # a field that there is not
+            error = error or caught
+            vote = Vote(failed=self._group.failure_code(error))
         self.outcome, self.result = self._group.agree(
-            Vote(failed=self._group.failure_code(error), **fields),
+            vote,
             error,
             self._words or self._statements,
             self._has_exchange,

@@ -158,8 +158,8 @@ class Problem:
         self.is_alone = False
         self._cache = cache_of(self._group)
         with tracing.phase("agree"):
-            call_of_all = f"linalg.{self._routine}"
-            with one_step(self._group), agreement(self._group, call_of_all, combine=CombinedFacts.of) as agreed:
+            with one_step(self._group), agreement(self._group, "linalg", combine=CombinedFacts.of) as agreed:
+                agreed.same("the routine", self._routine, functools.partial(str, self._routine))
                 self._check_operands(operands, vectors)
                 if uses_library and self._cache.has_library:
                     blacs.load()

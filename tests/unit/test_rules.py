@@ -176,6 +176,7 @@ CATCH_ALL = {
     "comm.group.Group.aborting_if_forced": "aborts the group, and raises it again",
     "comm.group.Group._complete": "aborts the group, and raises it again",
     "comm.agreement.agreement.__exit__": "raises it again",
+    "comm.agreement.agreement._vote": "of a fact that is no number: the vote says it",
     "comm.agreement.interrupt_held": "the vote that is cast next",
     "comm.agreement._outcome": "all ranks raise it",
     "comm.group.Group.agree": "after the vote is cast: the agreement goes on, and it is raised again",
@@ -215,6 +216,7 @@ CATCH_ALL = {
     "scalapack.calls._run_together.agree": "all ranks raise it: the guard lets it pass",
 }
 KEEPS = {  # where an exception that is caught is kept in a variable
+    "comm.agreement.agreement._vote": "for the vote that is cast next",
     "comm.progress.call_blocking.run": "for the caller in another thread",
     "comm.progress.hold_interrupts.force": "guards let it pass",
     "door._local_of": "raised again in the same function",
