@@ -24,6 +24,8 @@ def test_nothing_is_missing() -> None:
 # Reductions, indexing and functions of elements, in ordinary circumstances
 ONLY = {
     "": ".",
+    "of one rank": r" on one rank \|",
+    "in flight": r"(start overwrite|first after|there and back).*\| a \| ordinary$",
     "replicas": r"^DistributedArray\.(sum|mean|var|trace|diagonal).*layout=replicas",
     "arrays": r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)[^|]*\|[^|]*\|[^|]*$",
 }
@@ -35,7 +37,8 @@ LONG = pytest.mark.long
     [
         *((1, 400, "", ""), (2, 300, "", ""), (3, 200, "", "")),
         *((1, 600, "arrays", ""), (2, 600, "arrays", ""), (4, 400, "arrays", "")),
-        (2, "all", "replicas", ""),
+        *((2, "all", "replicas", ""), (2, "all", "of one rank", ""), (3, "all", "of one rank", "0,1,0")),
+        *((2, "all", "in flight", ""), (3, "all", "in flight", "0,1,0")),
         *(pytest.param(*row, marks=LONG) for row in ((3, 2000, "arrays", ""), (4, 2000, "arrays", "0,1,1,2"))),
         pytest.param(6, 800, "arrays", "", marks=LONG),
     ],
