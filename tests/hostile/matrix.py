@@ -175,6 +175,7 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
     return of_one or role == "a" or (role == ALL and setting.dtype != usual.dtype)
 
 
+OF_GRIDS = ("scalapack", "Redistribution", "redistribute", "plan", "batch", "Transfer")
 OF_SOME_RANKS = ("the first process", "the last process", "fewer ranks")
 ANY_NDIM = ("array", "summands", "rows")
 
@@ -448,8 +449,8 @@ class Matrix:
             pass  # a rank that has no elements may not know their dtype
         elif len(failed) < SIZE and circumstance.may_differ:
             pass
-        elif case.operation.startswith("scalapack") and case.setting.layout in OF_SOME_RANKS:
-            pass  # collective over the grid
+        elif case.operation.startswith(OF_GRIDS) and case.setting.layout in OF_SOME_RANKS and len(failed) < SIZE:
+            pass  # collective over the grids
         elif len(failed) < SIZE and not (
             row.is_local and (case.setting.difference or "one rank" in case.setting.memory or circumstance.may_fail)
         ):
