@@ -254,7 +254,8 @@ def given_away_twice(s: Scene) -> Any:
 
 
 def given_away_while_read(s: Scene) -> Any:
-    transfer = psr.plan(s.desc, s.target, dtype=s.dtype, exchange="nonblocking").start(s.a)
+    limit = max(200, 20 * s.dtype.itemsize)  # so that it takes several rounds
+    transfer = psr.plan(s.desc, s.target, dtype=s.dtype, exchange="nonblocking", memory_limit=limit).start(s.a)
     with contextlib.suppress(psr.RedistributionError):  # unless it has been read
         psr.redistribute(s.a, s.target, overwrite=True)
     return transfer.wait()

@@ -25,7 +25,7 @@ def test_nothing_is_missing() -> None:
 ONLY = {
     "": ".",
     "of one rank": r" on one rank \|",
-    "in flight": r"(start overwrite|first after|there and back).*\| a \| ordinary$",
+    "in flight": r"(start overwrite|first after|there and back).*\| a \| (ordinary|shape=many pages)$",
     "replicas": r"^DistributedArray\.(sum|mean|var|trace|diagonal).*layout=replicas",
     "arrays": r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)[^|]*\|[^|]*\|[^|]*$",
 }
