@@ -191,7 +191,6 @@ class agreement:  # noqa: N801 - used like a function
             self._own.__exit__()
 
     def _vote(self, error: BaseException | None) -> None:
-        vote = Vote(failed=self._group.failure_code(error))
         try:
             fields = {"call": digest((self.call, *self._numbers))} | self._fields
             vote = Vote(failed=self._group.failure_code(error), **fields)
