@@ -28,11 +28,11 @@ SLACK = 8 * 2**20  # of MPI, interpreter and libraries
 DEBIANS = "PETSc,mpi4py-fft,GPAW"
 SHORT = {
     "nine integers": "nine", "JAX, 2 devices a process": "JAX 2", "mpi4py-fft": "fft", "scalapack4py": "NPScal",
-    "PyScalapack": "PySca", "__partitioned__": "part.",
+    "PyScalapack": "PySca",
 }  # fmt: skip
 ORDER = (
     "Descriptor", "nine integers", "Tiles", ".npy", "HDF5", "Zarr", "JAX", "JAX, 2 devices a process", "PyTorch", "Heat",
-    "PETSc", "mpi4py-fft", "GPAW", "scalapack4py", "PyScalapack", "dask", "__partitioned__", "nvmath"
+    "PETSc", "mpi4py-fft", "GPAW", "scalapack4py", "PyScalapack", "dask",
 )  # fmt: skip
 
 

@@ -127,12 +127,10 @@ ADAPTERS = {
     "jax": "jax:JaxArrays",
     "jaxlib": "jax:JaxArrays",
     "mpi4py_fft": "mpi4py_fft:Pencils",
-    "nvmath": "nvmath:NvmathDistributions",
     "petsc4py": "petsc:PetscObjects",
     "scalapack4py": "scalapack4py:NPScalArrays",
     "torch": "torch:DTensors",
 }
-PARTITIONED = "__partitioned__"
 OWN_TYPES = frozenset(
     {np.ndarray, type(None), Descriptor, Tiles, int, str, bool}
 )  # common, and no arrays of other libraries
@@ -178,8 +176,6 @@ def find(x: object) -> Adapter | None:
         return None
     is_pair = isinstance(x, tuple) and len(x) == 2
     adapter = _of_type(type(x[0] if is_pair else x))  # type: ignore[index, arg-type]
-    if adapter is None and hasattr(x, PARTITIONED):
-        return _loaded("partitioned:PartitionedArrays")
     if adapter is not None and adapter.takes(x):
         return adapter
     pairs = _loaded("pairs:Pairs") if is_pair else None

@@ -63,7 +63,6 @@ def load(
     dataset: str | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
-    through: str = "slabs",
     progress: bool = False,
 ) -> D: ...
 
@@ -77,7 +76,6 @@ def load(
     layout: str = "rows",
     dtype: DTypeLike | None = None,
     dataset: str | None = None,
-    through: str = "slabs",
     progress: bool = False,
 ) -> Any: ...
 
@@ -94,7 +92,6 @@ def load(
     dataset: str | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
-    through: str = "slabs",
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None: ...
@@ -114,7 +111,6 @@ def load(
     dataset: str | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
-    through: str = "slabs",
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> Any:
@@ -152,8 +148,6 @@ def load(
         `...` stands for all remaining dimensions, and a step must be 1.
     shape : sequence of int, optional
         With `window`: shape of the array in a raw file.
-    through : {"slabs"}
-        Method: each rank reads a contiguous part of the file, which is then redistributed.
     progress : bool
         Report on the communicator's rank 0 how far the call is: by a bar, if rich is installed and standard output is a
         terminal, else by lines of the logger "pyscalapack_redist", at level INFO, the last with the most memory of that rank.
@@ -180,14 +174,14 @@ def load(
         if comm is not None and path is not None:
             raise ArrayError(f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}")
         options: dict[str, Any] = {"dtype": dtype, "order": order, "offset": offset, "dataset": dataset, "out": out}
-        options |= {"window": window, "shape": shape, "through": through, "progress": progress, "layout": layout}
+        options |= {"window": window, "shape": shape, "progress": progress, "layout": layout}
         kind = load_above("distributed_array").DistributedArray
         return kind.load(desc, comm=path if comm is None else comm, **options)
     if isinstance(desc, Distributed):
         if out is not None:
             raise TypeError("load(array, path) reads into the array: use out= with a Descriptor only")
         options = {"order": order, "offset": offset, "window": window, "shape": shape}
-        options |= {"dataset": dataset, "through": through, "progress": progress}
+        options |= {"dataset": dataset, "progress": progress}
         options["layout"] = layout
         if isinstance(desc.desc, Tiles):
             slabs = slabs_of(desc.desc)
@@ -206,7 +200,6 @@ def load(
         if offset is None:
             check_format(name, NOT_READ)
         wanted = _wanted_dtype(out, dtype)
-        _check_through(through)
         bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         part.check(name)
         return name, wanted, None if out is None else _local_array("out", out, desc)
@@ -240,7 +233,6 @@ def save(
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
-    through: str = "slabs",
     progress: bool = False,
 ) -> None: ...
 
@@ -259,7 +251,6 @@ def save(
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
-    through: str = "slabs",
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None: ...
@@ -281,7 +272,6 @@ def save(
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
-    through: str = "slabs",
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None:
@@ -329,8 +319,6 @@ def save(
         With `window`: shape of the array in a raw file.
     offset : int, optional
         With `window`: byte of a raw file where the array begins; the file may be longer.
-    through : {"slabs"}
-        Method, as for `load`.
     progress : bool
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -353,7 +341,6 @@ def save(
     def check() -> tuple[str, NDArray[Any] | None, Chunking]:
         name = checked_path(path, dataset)
         check_format(name, NOT_WRITTEN)
-        _check_through(through)
         bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         if window is None:
             part.check_new(name, dataset)
@@ -515,13 +502,6 @@ def _array_file(
     if is_zarr(name):
         return ZarrStore(group, path, name, dataset or "", chunking)
     return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else BinaryFile(group, path, name)
-
-
-def _check_through(through: object) -> None:
-    """Raise a FileError for other values than "slabs"; "view" was another one once."""
-    if not isinstance(through, str) or through != "slabs":
-        reason = ": collective MPI-IO with a view of the file was removed, because it was slower and could hang"
-        raise FileError(f"through = {through!r} must be 'slabs', or be omitted{reason if through == 'view' else ''}")
 
 
 def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:

@@ -121,8 +121,8 @@ def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[.
             best = min(best, agreed.result)
         return best
 
-    block, sides, order = solver_rules.prefer("scalapack", family_name(family), (LARGER, LARGER), comm.Get_size())
-    grid = ProcessGrid(sides, comm, order=order)
+    block, sides = solver_rules.prefer("scalapack", (LARGER, LARGER), comm.Get_size())
+    grid = ProcessGrid(sides, comm)
     small, large = (Descriptor((n, n), block, grid) for n in (SMALLER, LARGER))
     alone = Descriptor((LARGER, LARGER), block, ProcessGrid((1, 1), comm))
     return fitted(

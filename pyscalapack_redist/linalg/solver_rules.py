@@ -1,12 +1,11 @@
 """Rules of solver libraries for the layout of a matrix, each with its source, and the layouts that they run well in.
 
 A rule is a condition: a library that is given another layout refuses it, ends the process, or returns wrong results. Advice on
-speed is no rule. `prefer` follows it: blocks of ScaLAPACK's Users' Guide for ScaLAPACK; for libraries with kernels for devices
-blocks of a power of two (ELPA's elpa2_template.F90 takes its kernels for CPUs otherwise), of a size near the defaults of the
-libraries' test programs; nearly square grids (ELPA's PERFORMANCE_TUNING.md).
+speed is no rule. `prefer` follows it: blocks of ScaLAPACK's Users' Guide for ScaLAPACK; for ELPA blocks of a power of two (its
+elpa2_template.F90 takes its kernels for CPUs otherwise), of a size near the default of its test programs; nearly square grids
+(ELPA's PERFORMANCE_TUNING.md).
 
-Versions: ELPA 2022.11.001 and 2026.02.001, DLA-Future of June 2026, SLATE 2025.05.28, and cuSOLVERMp 0.9 as its documentation,
-NVIDIA's CUDALibrarySamples and nvmath-python 1.0 describe it. Beside ScaLAPACK, the tests run ELPA alone.
+Versions: ELPA 2022.11.001 and 2026.02.001.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import NamedTuple
-
-import numpy as np
 
 from ..layout.descriptor import Descriptor
 from ..scalapack.matrix_operands import (
@@ -60,17 +57,6 @@ class Solver(NamedTuple):
     routines: tuple[str, ...] | None = None  # of `linalg`, that the library has; None: all
     block: int = 64  # the largest that `prefer` takes
     power_of_two: bool = True
-    on_square_grids: tuple[str, ...] = ()  # routines for which `prefer` takes column-major grids of p x p
-
-
-def _order_obstacle(desc: Descriptor) -> str:
-    ascending = any(np.all(np.diff(order.ravel()) > 0) for order in (desc.grid.ranks, desc.grid.ranks.T))
-    return "" if ascending else f"on the ranks {desc.grid.ranks.tolist()}, which ascend neither by rows nor by columns"
-
-
-def _column_order_obstacle(desc: Descriptor) -> str:
-    ascending = np.all(np.diff(desc.grid.ranks.T.ravel()) > 0)
-    return "" if ascending else f"on the ranks {desc.grid.ranks.tolist()}, which do not ascend by columns"
 
 
 def _column_obstacle(desc: Descriptor) -> str:
@@ -83,18 +69,6 @@ def _column_obstacle(desc: Descriptor) -> str:
 def _plane_obstacle(desc: Descriptor) -> str:
     plane = desc.ndim == 2 == desc.grid.ndim and desc.axes == (0, 1)
     return "" if plane else "not of two dimensions over a two-dimensional grid, in order"
-
-
-def _edge_obstacle(desc: Descriptor) -> str:
-    inside = any(start % block for start, block in zip(desc.offset, desc.block, strict=True))
-    return f"of a sub-array at {desc.offset}, within blocks of {_by(desc.block)}" if inside else ""
-
-
-def _tile_obstacle(desc: Descriptor) -> str:
-    if desc.parent is None or desc.shape == desc.parent.shape:
-        return ""
-    cut = any(k % block for sizes in (desc.offset, desc.shape) for k, block in zip(sizes, desc.block, strict=True))
-    return f"of a sub-array of {_by(desc.shape)} at {desc.offset}, in blocks of {_by(desc.block)}" if cut else ""
 
 
 def _by(sizes: tuple[int, ...]) -> str:
@@ -113,8 +87,6 @@ PLANE = Condition(
 )
 EVEN = Condition("blocks of one size", irregular_obstacle, "give the block size as a number")
 WHOLE = Condition("a whole array", sub_array_obstacle, "redistribute the sub-array to a whole array")
-EDGES = Condition("a sub-array from the edges of blocks on", _edge_obstacle, "start it at multiples of the block size")
-TILES = Condition("a sub-array of whole blocks", _tile_obstacle, "start and end it at multiples of the block size")
 SQUARE_BLOCKS = Condition("square blocks", block_obstacle, "give both dimensions one block size")
 SOURCE = Condition("source (0, 0)", source_obstacle, "leave out source=")
 SQUARE = Condition(
@@ -130,18 +102,6 @@ NOT_EMPTY = Condition(
 COLUMNS = Condition(
     "columns on each process column", _column_obstacle, "take smaller blocks, or a grid of fewer columns"
 )
-ORDERED = Condition("a row-major or column-major grid", _order_obstacle, "leave out ranks= of the ProcessGrid")
-COLUMN_MAJOR = Condition("a column-major grid", _column_order_obstacle, 'give the ProcessGrid order="column"')
-SQUARE_GRID = Condition(
-    "a square grid",
-    _obstacle_unless(lambda desc: desc.grid.shape[0] == desc.grid.shape[1], "on {grid} processes"),
-    "take p x p of them",
-)
-TWO = Condition(
-    "blocks of 2 or more",
-    _obstacle_unless(lambda desc: desc.block[0] >= 2, "of blocks of {block}"),
-    "take larger blocks",
-)
 SEVERAL_BLOCKS = Condition(
     "several blocks, and ranks in a usual order",
     syevd_obstacle,
@@ -149,7 +109,6 @@ SEVERAL_BLOCKS = Condition(
 )
 NOT_ONE_BY_TWO = Condition("other than 1 x 2 elements on process columns", gesvd_obstacle, "take a grid of one column")
 
-CREATE_DESC = "cuSOLVERMp's documentation, cusolverMpCreateMatrixDesc; nvmath-python, _check_block_cyclic_requirements"
 SOLVERS = {
     "scalapack": Solver(
         "ScaLAPACK",
@@ -178,57 +137,6 @@ SOLVERS = {
         ),
         (*EIGEN, "cholesky", "cho_factor"),
     ),
-    "dla-future": Solver(
-        "DLA-Future",
-        (
-            Rule(PLANE, "DLA-Future's matrix_distribution.md"),
-            Rule(EVEN, "DLA-Future's matrix_distribution.md"),
-            Rule(WHOLE, "DLA-Future's dlaf_c/desc.h: i and j have to be 0; make_dlaf_descriptor"),
-            Rule(SQUARE, "DLA-Future's hermitian_eigensolver and cholesky_factorization: square_size"),
-            Rule(SQUARE_BLOCKS, "DLA-Future's hermitian_eigensolver and cholesky_factorization: square_block_size"),
-            Rule(ORDERED, "DLA-Future's dlaf_c/grid.h: no grids of blacs_gridmap"),
-            Rule(TWO, "DLA-Future's reduction_to_band: band_size >= 2, with get_band_size.h", EIGEN),
-        ),
-        (*EIGEN, "cholesky", "cho_factor"),
-        block=256,
-    ),
-    "slate": Solver(
-        "SLATE",
-        (
-            Rule(PLANE, "SLATE's Matrix::fromScaLAPACK"),
-            Rule(EVEN, "SLATE's Matrix::fromScaLAPACK"),
-            Rule(TILES, "SLATE's README_scalapack_api.txt: a submatrix starts and ends on a tile boundary"),
-            Rule(SOURCE, "SLATE's Matrix::fromScaLAPACK has no source; scalapack_slate.hh does not read RSRC and CSRC"),
-            Rule(ORDERED, "SLATE's Matrix::fromScaLAPACK: GridOrder"),
-            Rule(
-                SQUARE_BLOCKS,
-                "SLATE's HermitianMatrix::fromScaLAPACK and TriangularMatrix::fromScaLAPACK: one nb; BaseTrapezoidMatrix",
-                (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "qr", "svd", "svdvals"),
-            ),
-            Rule(SQUARE_GRID, "SLATE's heev.cc, under Restrictions", EIGEN),
-            Rule(COLUMN_MAJOR, "SLATE's he2hb.cc, an assertion; stedc.cc, of Q", EIGEN),
-        ),
-        (*EIGEN, *CHOLESKY, *LU, "inv", "lstsq", "matmul", "norm", "qr", "svd", "svdvals"),
-        block=256,
-        on_square_grids=EIGEN,
-    ),
-    "cusolvermp": Solver(
-        "cuSOLVERMp",
-        (
-            Rule(PLANE, "cuSOLVERMp's documentation, cusolverMpCreateDeviceGrid"),
-            Rule(EVEN, CREATE_DESC),
-            Rule(EDGES, "CUDALibrarySamples/cuSOLVERMp: validate of helpers.h"),
-            Rule(SOURCE, CREATE_DESC),
-            Rule(ORDERED, "cuSOLVERMp's documentation, cusolverMpGridMapping_t"),
-            Rule(
-                SQUARE_BLOCKS,
-                "CUDALibrarySamples/cuSOLVERMp: mp_sygvd.c, mp_gesvd.c, mp_polar.c; users' reports of Syevd and Potrf",
-                (*EIGEN, *CHOLESKY, "svd", "svdvals"),
-            ),
-        ),
-        (*EIGEN, *CHOLESKY, *LU, "lstsq", "qr", "svd", "svdvals"),
-        block=256,
-    ),
 }
 
 
@@ -249,15 +157,15 @@ def _concerns(routines: tuple[str, ...], desc: Descriptor, name: str | None) -> 
     return desc.shape[0] == desc.shape[1] or not OF_SQUARE_MATRICES.issuperset(routines)
 
 
-def prefer(library: str, name: str, shape: tuple[int, int], available: int) -> tuple[int, tuple[int, int], str]:
-    """The block size, the shape and the order of the grid that suit a routine on so many processes, or on some of them."""
+def prefer(library: str, shape: tuple[int, int], available: int) -> tuple[int, tuple[int, int]]:
+    """The block size and the shape of the grid that suit a library on so many processes, or on some of them."""
     solver, (m, n) = SOLVERS[library], shape
     processes = min(available, max(1, -(-m * n // ELEMENTS)))
     few = math.isqrt(processes)
-    many = few if name in solver.on_square_grids else processes // few
+    many = processes // few
     sides = (few, many) if m <= n else (many, few)
     block = max(1, min(solver.block, -(-m // sides[0]), -(-n // sides[1])))
     if solver.power_of_two:
         limits = [(size - 1) // (side - 1) for size, side in zip(shape, sides, strict=True) if side > 1]
         block = 1 << max(2, min([block, *limits])).bit_length() - 1
-    return block, sides, "column" if name in solver.on_square_grids else "row"
+    return block, sides

@@ -152,8 +152,8 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
     side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
     such processes isqrt(P) by P // isqrt(P). If a process had no block, blocks are smaller.
 
-    For other libraries the layout passes `check_layout`. Blocks are a power of two, up to 64 for ELPA and 256 for the others;
-    for `eigh` of SLATE the grid is square. Such a library wants a communicator of the grid's ranks only, in their order.
+    For ELPA the layout passes `check_layout`, and blocks are a power of two. It wants a communicator of the grid's ranks alone,
+    in their order.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
         Of its first operand; for "matmul" of the product.
     comm : MPI.Intracomm
         The operands' communicator.
-    library : {"scalapack", "elpa", "dla-future", "slate", "cusolvermp"}
+    library : {"scalapack", "elpa"}
         That computes. `linalg` itself calls ScaLAPACK.
 
     Raises
@@ -181,8 +181,8 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
         raise DescriptorError(
             "comm = None: layout_for needs the operands' communicator, whose size decides on the grid"
         )
-    block, sides, order = solver_rules.prefer(library, name, (m, n), comm.Get_size())
-    desc = Descriptor((m, n), block, ProcessGrid(sides, comm, order=order))
+    block, sides = solver_rules.prefer(library, (m, n), comm.Get_size())
+    desc = Descriptor((m, n), block, ProcessGrid(sides, comm))
     if library != "scalapack":
         check_layout(desc, library, name)
     return desc
@@ -195,7 +195,7 @@ def check_layout(desc: Descriptor, library: str, name: str | None = None) -> Non
     ----------
     desc : Descriptor
         The layout of the first operand.
-    library : {"scalapack", "elpa", "dla-future", "slate", "cusolvermp"}
+    library : {"scalapack", "elpa"}
         That is to compute. It need not be installed, but for "scalapack", whose rules depend on its vendor.
     name : str, optional
         Of the routine: "solve", "eigh", ... None: the rules for all routines that the library has.

@@ -30,7 +30,6 @@ class Rows:
         ("heat", 2, "few"),
         ("jax", 2, "2 few"),
         ("mpi4py_fft", 2, "adapter"),
-        ("nvmath", 2, "D"),
         ("petsc4py", 2, "adapter"),
         ("scalapack4py", 2, "D"),
         ("torch", 2, "few"),
@@ -67,10 +66,6 @@ def test_example_with_jax() -> None:
     assert float(found[1]) < 1e-13
 
 
-def test_partitioned() -> None:
-    assert launch.run(PROGRAMS / "with_partitioned.py", 3, "D").stdout == "OK\n"
-
-
 def test_adapter_of_the_page(tmp_path: Path) -> None:
     """The adapter that docs/arrays.md shows, installed as another package's, is found by its entry point."""
     page = (EXAMPLES.parent / "docs" / "arrays.md").read_text()
@@ -98,7 +93,6 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
         *(("petsc4py", ranks) for ranks in (1, 2, 3, 6)),
         *(("gpaw", ranks) for ranks in (1, 4, 5)),
         *(("dask", ranks) for ranks in (1, 2, 4, 6)),
-        *(("nvmath", ranks) for ranks in (1, 3, 4, 6)),
         *(("heat", ranks) for ranks in (1, 3, 4)),
         *(("torch", ranks) for ranks in (1, 3, 4, 6)),
     ],
@@ -112,12 +106,6 @@ def test_package(package: str, ranks: int) -> None:
 def test_two_mpi_libraries() -> None:
     environment = packages.environment("petsc4py")
     assert launch.run(PROGRAMS / "with_two_mpis.py", 2, env=environment, alone=True).stdout == "OK\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
-def test_partitions(ranks: int) -> None:
-    assert launch.run(PROGRAMS / "with_partitioned.py", ranks).stdout == "OK\n"
 
 
 @pytest.mark.long

@@ -380,53 +380,6 @@ class HeatArrays(Kind):
         yield local, range(x.shape[0]), range(end - local.shape[1], end)
 
 
-class Partitioned:
-    def __init__(self, dictionary: dict[str, Any]) -> None:
-        self.__partitioned__ = dictionary
-
-
-class PartitionedArrays(Kind):
-    """Two rows of partitions, as many partitions in each as there are processes."""
-
-    name = "__partitioned__"
-
-    def empty(self, shape: Shape) -> Any:
-        partitions = {}
-        for i, rows in enumerate(split(shape[0], 2)):
-            for j, columns in enumerate(split(shape[1], SIZE)):
-                size, owner = (len(rows), len(columns)), (i + j) % SIZE
-                data = np.zeros(size) if owner == RANK else None
-                start = rows.start, columns.start
-                partitions[i, j] = {"start": start, "shape": size, "location": [owner], "data": data}
-        return Partitioned({"shape": shape, "partition_tiling": (2, SIZE), "partitions": partitions})
-
-    def parts(self, x: Any) -> Iterator[Part]:
-        for part in x.__partitioned__["partitions"].values():
-            if part["location"] == [RANK]:
-                rows, columns = (range(k, k + n) for k, n in zip(part["start"], part["shape"], strict=True))
-                yield part["data"], rows, columns
-
-
-class NvmathBoxes(Kind):
-    """A box on each process, in C order."""
-
-    name = "nvmath"
-
-    def __init__(self) -> None:
-        from nvmath.distributed.distribution import Box
-
-        self.kind = Box
-
-    def empty(self, shape: Shape) -> Any:
-        ranges = split(shape[0], ROWS)[RANK // COLUMNS], split(shape[1], COLUMNS)[RANK % COLUMNS]
-        box = self.kind([each.start for each in ranges], [each.stop for each in ranges])
-        return box, np.zeros([len(each) for each in ranges])
-
-    def parts(self, x: Any) -> Iterator[Part]:
-        rows, columns = map(range, x[0].lower, x[0].upper)
-        yield x[1], rows, columns
-
-
 class NPScalArrays(Kind):
     name = "scalapack4py"
 
@@ -528,7 +481,7 @@ class GPAWMatrices(Kind):
 
 KINDS: list[Any] = [
     Descriptors, NineIntegers, TileLists, NpyFiles, Hdf5Files, ZarrStores, JaxArrays, JaxArraysOnDevices, PetscMatrices,
-    PencilArrays, GPAWMatrices, NPScalArrays, PyScalapackArrays, DaskArrays, PartitionedArrays, NvmathBoxes,
+    PencilArrays, GPAWMatrices, NPScalArrays, PyScalapackArrays, DaskArrays,
     DTensors, HeatArrays
 ]  # fmt: skip
 

@@ -69,7 +69,6 @@ def reading(folder: Path) -> None:
     on_first(lambda: (np.save(good, WHOLE), WHOLE.tofile(raw), archive.write_bytes(bytes(8) + WHOLE.tobytes())))
     on_first(lambda: (short.write_bytes(good.read_bytes()[:-1]), np.save(turned, WHOLE.T)))
     size = "has 4800 bytes, but an array of shape (30, 20) of float32 ends at byte 2400"
-    gone = "must be 'slabs', or be omitted: collective MPI-IO with a view of the file was removed"
     of_arrays = "archive of several arrays cannot be read: use a .npy"
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("No such file", load(folder / "missing.npy")),
@@ -83,7 +82,6 @@ def reading(folder: Path) -> None:
         ("dataset = '/' must be the name of a data set", load(folder / "x.h5", dataset="/")),
         *((f"path = {name!r} must name a file, without NUL", load(name)) for name in ("", "a\0b.npy")),
         ("dtype = float32, but out has dtype float64: omit dtype", load(good, out=DESC.zeros(), dtype="f")),
-        ("through = 'pipe' must be 'slabs', or be omitted", load(good, through="pipe")),
         ("has no dtype: give dtype=", load(raw)),
         (size, load(raw, dtype="f4")),
         ("ends at byte 9600", load(raw, dtype="D")),
@@ -96,7 +94,6 @@ def reading(folder: Path) -> None:
         ("No such file", lambda: psr.shape_of(folder / "missing.npy", comm=WORLD)),
         ("path = 3 must be", lambda: psr.shape_of(3, comm=WORLD)),
         ("comm = 7 must be an mpi4py Intracomm", lambda: psr.shape_of(good, comm=7)),
-        (f"through = 'view' {gone}", load(good, through="view")),
         ("shape = (30, 20) is for raw files", load(good, PIECE, window=WINDOW, shape=SHAPE)),
         ("give shape=", load(raw, PIECE, dtype="d", window=WINDOW)),
         ("shape = (10, 5) is for window=", load(raw, PIECE, dtype="d", shape=PART)),
@@ -282,7 +279,6 @@ def saving(folder: Path) -> None:
         ("is not an ordinary file", save(folder / "folder.npy", local)),
         ("is not an ordinary file", save("/dev/full", local)),
         ("order = 'K' must be", save(target, local, order="K")),
-        ("through = 'view' must be 'slabs', or be omitted: ", save(target, local, through="view")),
         ("shape = (30, 20) is for window=", save(target, local, shape=SHAPE)),
     ]
     far = folder / "far.npy"

@@ -286,7 +286,7 @@ def what_lies_between_fields(folder: Path) -> None:
     desc, part = (psr.Descriptor(shape, (2, 2), psr.ProcessGrid((1, SIZE), WORLD)) for shape in ((30, 20), (10, 5)))
     on_first(lambda: whole.tofile(path))
     local = psr.load(desc, path, dtype=ALIGNED)
-    psr.save(desc, local, folder / "again.bin", through="slabs", order="C")
+    psr.save(desc, local, folder / "again.bin", order="C")
     WORLD.Barrier()
     assert (folder / "again.bin").read_bytes() == whole.tobytes()
     WORLD.Barrier()

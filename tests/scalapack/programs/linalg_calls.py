@@ -436,7 +436,6 @@ def chosen_layouts() -> None:
     for library, solver in solver_rules.SOLVERS.items():
         for name in solver.routines or ("eigh", "solve", "svd"):
             linalg.check_layout(linalg.layout_for(name, (1024, 1024), WORLD, library), library, name)
-    assert linalg.layout_for("eigh", (1024, 1024), WORLD, library="slate").grid.size == {2: 1, 3: 1, 4: 4}[SIZE]
     with pytest.raises(psr.DescriptorError, match="of 5 x 3 elements, and ELPA needs a square matrix"):
         linalg.layout_for("eigh", (5, 3), WORLD, library="elpa")
     for n, block, stays in ((300, 8, False), (300, 16, True), (300, 256, True), (300, 257, False), (200, 8, True)):
