@@ -84,6 +84,10 @@ class agreement:  # noqa: N801 - used like a function
 
     result: Any = None
     outcome: Outcome
+    _value: Any = None
+    _words: Callable[[], Sequence[Statement]] | None = None
+    _opened: hold_interrupts | None = None
+    _was_open = _was_working = False
 
     def __init__(
         self,
@@ -102,15 +106,11 @@ class agreement:  # noqa: N801 - used like a function
         self._group, self.call = group, call
         self._reduce, self._learns, self._confirms, self._follows = combine, learn, confirm, then
         self._is_open, self._dozes = open, dozes
-        self._value: Any = None
         self._facts: list[tuple[str, Any, object]] = []  # in the field `call`, but for those of other fields
-        self._words: Callable[[], Sequence[Statement]] | None = None
-        self._numbers: list[Any] = []
+        self._numbers: list[int] = []
         self._fields: dict[str, int | None] = {}
-        self._own = hold_interrupts()
+        self._own = hold_interrupts() if held is None else None
         self._delivered = (held or self._own) if deliver else None
-        self._opened: hold_interrupts | None = None
-        self._was_open = self._was_working = False
 
     # -- in the block
 
@@ -165,12 +165,14 @@ class agreement:  # noqa: N801 - used like a function
     # -- the context
 
     def __enter__(self) -> Self:
-        self._own.__enter__()
-        held = current_hold() if self._is_open else None
-        if held is not None:
-            self._opened, self._was_open = held, held.is_open
-            held.is_open = True
-        self._was_working = self._is_open and self._group.set_working(True)
+        if self._own is not None:
+            self._own.__enter__()
+        if self._is_open:
+            held = current_hold()
+            if held is not None:
+                self._opened, self._was_open = held, held.is_open
+                held.is_open = True
+            self._was_working = self._group.set_working(True)
         return self
 
     def __exit__(
@@ -188,12 +190,14 @@ class agreement:  # noqa: N801 - used like a function
             if raised is not error:
                 raise
         finally:
-            self._own.__exit__()
+            if self._own is not None:
+                self._own.__exit__()
 
     def _vote(self, error: BaseException | None) -> None:
         try:
-            fields = {"call": digest((self.call, *self._numbers))} | self._fields
-            vote = Vote(failed=self._group.failure_code(error), **fields)
+            if "call" not in self._fields:
+                self._fields["call"] = _number_of(self.call, *self._numbers)
+            vote = Vote(failed=self._group.failure_code(error), **self._fields)
         except Exception as caught:  # a field that there is not
             error = error or caught
             vote = Vote(failed=self._group.failure_code(error))
@@ -221,6 +225,11 @@ class agreement:  # noqa: N801 - used like a function
         if self._follows is not None:
             return self._follows(outcome)
         return self._confirms or self._reduce is not None or (self._learns and bool(outcome.pending))
+
+
+@functools.lru_cache(maxsize=256)
+def _number_of(*facts: str | int) -> int:
+    return digest(facts)
 
 
 def interrupt_held() -> BaseException | None:

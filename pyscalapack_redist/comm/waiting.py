@@ -246,7 +246,7 @@ class Waiting:
 
     def take_announcements(self) -> None:
         """Receive notices where ranks announce their work, so that those for which this rank need not wait do not pile up."""
-        if self._by_messages and self._limit > 0:
+        if self._limit > 0 and self._by_messages:
             self._take_notices()
 
     def _take_notices(self) -> None:

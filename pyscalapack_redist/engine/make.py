@@ -80,15 +80,17 @@ def agreed_plan(
     held : hold_interrupts, optional
         Of the caller, if it has begun before.
     """
-    with hold_interrupts() as own:
-        spec = resolve(desc_a, desc_b, options, returns, error)
-        if spec.on_paper or spec.idle:
-            inside = build(spec, choose(spec.options, None))
-            local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
-            return Agreed(local_plan, returns == RETURNS_ARRAY, spec.options.dtype)
-        with tracing.phase("plan", desc_a, desc_b):
-            group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
-            return _agreed_plan(spec, group, held or own)
+    if held is None:
+        with hold_interrupts() as own:
+            return agreed_plan(desc_a, desc_b, options, returns, error, own)
+    spec = resolve(desc_a, desc_b, options, returns, error)
+    if spec.on_paper or spec.idle:
+        inside = build(spec, choose(spec.options, None))
+        local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
+        return Agreed(local_plan, returns == RETURNS_ARRAY, spec.options.dtype)
+    with tracing.phase("plan", desc_a, desc_b):
+        group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
+        return _agreed_plan(spec, group, held)
 
 
 def _paper_plan(plan: Plan) -> Redistribution:
