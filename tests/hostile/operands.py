@@ -386,6 +386,7 @@ def hostile_settings() -> Iterator[Setting]:
         yield from (Setting(layout=layout, shape=shape) for layout in LAYOUTS)
     yield from (Setting(layout, dtype=dtype) for layout in UNKNOWN for dtype in ("float32", "complex64", "int16"))
     yield from (Setting(UNKNOWN[0], dtype="float32", shape="no rows"), Setting("a turned grid", "C order"))
+    yield from (Setting(layout=layout, shape="long") for layout in ("balanced blocks", "irregular blocks"))  # of Blocks
     yield from (Setting(values="extreme integers", dtype=dtype) for dtype in ("int64", "uint8"))
     yield from (Setting(values="zeros", dtype="bool"), Setting(values="-0.0", dtype=str(np.dtype(np.longdouble))))
 
