@@ -40,6 +40,7 @@ from operands import (
     Setting,
     drawn,
     drawn_setting,
+    have_same_bits,
     hostile_settings,
     is_number,
     made,
@@ -279,9 +280,7 @@ def are_equal(first: Any, second: Any) -> bool:
     first, second = np.asarray(first), np.asarray(second)
     if first.shape != second.shape:
         return False
-    if first.dtype.names is not None or first.dtype.char in "gGO":
-        return bool(np.all((first == second) | ((first != first) & (second != second))))
-    return np.ascontiguousarray(first).tobytes() == np.ascontiguousarray(second).tobytes()
+    return have_same_bits(first, second)
 
 
 def compare(case: Case, row: Operation, result: Any, wholes: list[NDArray[Any]]) -> None:

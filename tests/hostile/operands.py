@@ -520,6 +520,8 @@ def made(setting: Setting, whole: NDArray[Any], comm: MPI.Intracomm) -> Operand:
         whole = (
             np.concatenate([whole, whole[-1:]]) if whole.size else np.ones([n + 1 for n in whole.shape], whole.dtype)
         )
+    if setting.difference == "another dtype" and whole.dtype.kind not in "bufciO" and not is_number(whole.dtype):
+        raise ImpossibleError
     if is_last and setting.difference == "another dtype":
         whole = whole.astype(np.float32 if whole.dtype != np.float32 else np.float64)
     if whole.dtype.hasobject and setting.memory in ("unaligned", "of another owner", "a mapped file"):
@@ -601,6 +603,13 @@ def own_slice(indices: NDArray[np.int64], start: int, size: int) -> slice:
     return slice(*np.searchsorted(indices, [start, start + size]).tolist())
 
 
+def have_same_bits(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Whether elements are the same, bit by bit where they have no padding."""
+    if first.dtype.names is not None or first.dtype.char in "gGO":
+        return bool(np.all((first == second) | ((first != first) & (second != second))))
+    return np.ascontiguousarray(first).tobytes() == np.ascontiguousarray(second).tobytes()
+
+
 def whole_of(array: Any, comm: MPI.Intracomm) -> NDArray[Any]:
     """All of a distributed array, on every rank, by index arithmetic and mpi4py's allgather; replicas must be equal."""
     desc, mine = array.desc, []
@@ -624,7 +633,7 @@ def whole_of(array: Any, comm: MPI.Intracomm) -> NDArray[Any]:
         place = np.ix_(*indices)
         assert values.dtype == dtype, f"ranks have results of dtype {dtype} and {values.dtype}"
         both = seen[place]
-        assert whole[place][both].tobytes() == values[both].tobytes(), "replicas differ"
+        assert have_same_bits(whole[place][both], values[both]), "replicas differ"
         whole[place], seen[place] = values, True
     assert seen.all(), "elements are missing"
     return whole

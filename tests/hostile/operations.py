@@ -802,8 +802,9 @@ def lu_solve(a: Array, b: Array, trans: int = 0) -> Any:
 
 
 def mirrored(a: Array) -> Array:
-    """The Hermitian matrix whose lower triangle this is."""
-    return np.tril(a) + np.tril(a, -1).conj().T
+    """The Hermitian matrix whose lower triangle this is; of its diagonal the real parts are read."""
+    below = np.tril(a, -1)
+    return below + below.conj().T + np.diag(a.diagonal().real)
 
 
 def check_cholesky(result: Any, a: Array) -> None:
