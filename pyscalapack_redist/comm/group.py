@@ -23,16 +23,15 @@ from .channel import Channel, Request
 from .gather_scatter import GatherScatter
 from .guard import Guard
 from .links import Links, links_between
+from .log_steps import LogSteps, Rows, radix_for
 from .mpi import MPI
 from .node import Node
 from .progress import wait_until
 from .series import Series, Settling
 from .vote import (
-    LogSteps,
     MPIVoting,
     Outcome,
     RingVoting,
-    Rows,
     Statement,
     Verdict,
     Vote,
@@ -40,7 +39,6 @@ from .vote import (
     describe_error,
     find_verdict,
     is_good,
-    radix_for,
 )
 from .waiting import Waiting
 

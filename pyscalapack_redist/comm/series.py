@@ -19,7 +19,7 @@ import numpy as np
 from .._kernels.ring import Tickets
 from . import progress
 from .channel import Channel, Request
-from .vote import LogSteps
+from .log_steps import LogSteps
 
 PERIOD = 16  # calls from one vote to the next
 # Bytes before the elements of a message: the first is their order or FAILED, the last eight are the failed rank.

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..comm.links import Links
+from ..comm.log_steps import radix_for, work_of
 from ..comm.node import Node, last_cache, usable_cores
-from ..comm.vote import radix_for, work_of
 from ..exchanges import Cutting, Exchange, ExchangeOptions, exchange_class
 from ..exchanges.collective import Bruck
 from ..exchanges.pipeline import Windowed

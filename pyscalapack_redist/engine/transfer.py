@@ -30,9 +30,10 @@ from ..comm import progress
 from ..comm.gather_scatter import GatherScatter
 from ..comm.group import CONTROL, DATA, Group, Refusal
 from ..comm.guard import Guard
+from ..comm.log_steps import Rows
 from ..comm.progress import advance_others, hold_interrupts, tasks_in_flight
 from ..comm.series import Series
-from ..comm.vote import Outcome, Rows, Statement, Verdict, Vote, describe_dispute, describe_error
+from ..comm.vote import Outcome, Statement, Verdict, Vote, describe_dispute, describe_error
 from ..errors import ArrayError, CollectiveError, RedistributionError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from .._kernels.bundle import address_of
 from ..comm.links import Links
+from ..comm.log_steps import LONGEST, LogSteps, Rows, work_of
 from ..comm.mpi import MPI
 from ..comm.series import HEADER
-from ..comm.vote import LONGEST, LogSteps, Rows, work_of
 from .exchange import Exchange, ExchangeOptions, Progress, Round, RoundExchange
 from .message import Datatypes, Piece, Run, Slot, Specification, cut_slots, memory_at
 
@@ -227,7 +227,7 @@ MOST_BLOCKS = 64 * 1024  # most bytes of all blocks that a rank sends
 class Bruck(RoundExchange):
     """All-to-all in log2 P steps (Bruck et al., 1997), with the vote if messages are small.
 
-    Messages go through other ranks (`LogSteps` in `comm/vote.py`): a rank sends log2 P messages instead of one to each peer,
+    Messages go through other ranks (`comm.log_steps`): a rank sends log2 P messages instead of one to each peer,
     and every byte up to log2 P times. This is faster if the latency of a message exceeds the time of its bytes. If one round
     holds all messages they go with the vote, without messages of their own.
 

@@ -17,8 +17,8 @@ from .._kernels.bundle import Bundle
 from .._kernels.stores import SizeClass, Stores, Trials
 from .._kernels.threads import MOST, use
 from .._kernels.transport import Traffic
+from ..comm.log_steps import Rows
 from ..comm.node import Node, last_cache
-from ..comm.vote import Rows
 from ..errors import RedistributionError
 from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece, Run
 

@@ -182,20 +182,21 @@ THRESHOLDS: dict[str, Any] = {
 # Constants that no array comes past by its size, and what they are instead.
 NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
     "seconds, or rates": (
-        "comm.progress.CHECK_SECONDS", "comm.progress.HELD_SECONDS", "comm.progress.LAST_SECONDS", "comm.vote.MESSAGE_SECONDS",
+        "comm.log_steps.MESSAGE_SECONDS", "comm.progress.CHECK_SECONDS", "comm.progress.HELD_SECONDS",
+        "comm.progress.LAST_SECONDS",
         "comm.waiting.ANSWER_SECONDS", "comm.waiting.CHECK_SECONDS", "comm.waiting.FAILURE_SECONDS",
         "comm.waiting.LONGEST_STEP",
         "comm.waiting.SETTLE_SECONDS", "exchanges.collective.PEER_SECONDS", "files.progress_bar.LOG_SECONDS",
         "linalg.choice.COPY_RATE", "linalg.product_grids.LATENCY",
     ),
     "numbers of polls, ranks, repetitions": (
-        "comm.node.SPINS", "comm.progress.POLLS", "comm.progress.POLLS_PER_CHECK", "comm.vote.RADICES",
+        "comm.log_steps.RADICES", "comm.node.SPINS", "comm.progress.POLLS", "comm.progress.POLLS_PER_CHECK",
         "comm.waiting.MOST_NAMED",
         "comm.waiting.WATCHERS", "engine.panels.PANELS", "exchanges.shared.SLOTS", "linalg.product_grids.DIVISORS",
         "linalg.product_grids.HALF_BLOCKS", "linalg.random_vectors.VECTORS", "linalg.rates.TIMES",
     ),
     "sizes of formats, or of what does not hang on an array": (
-        "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER", "comm.vote.LONGEST", "comm.vote.MOST_CHARACTERS",
+        "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER", "comm.vote.MOST_CHARACTERS",
         "engine.choose.COPIED", "engine.choose.ELEMENT", "files.contents.LONGEST", "files.hdf5.DESCRIPTORS",
         "files.hdf5.LONGEST_NAME", "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN",
         "linalg.cache.BLOCK", "scalapack.calls.OPERAND_INTEGERS",

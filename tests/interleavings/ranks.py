@@ -23,9 +23,10 @@ from pyscalapack_redist.comm import agreement, groups, progress, series, waiting
 from pyscalapack_redist.comm import guard as guards
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.group import Group
+from pyscalapack_redist.comm.log_steps import Rows
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.series import Series, Settling
-from pyscalapack_redist.comm.vote import Rows, Vote, Voting
+from pyscalapack_redist.comm.vote import Vote, Voting
 from pyscalapack_redist.engine import make
 from pyscalapack_redist.engine import plan as plans
 from pyscalapack_redist.engine import transfer as transfers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyscalapack_redist.comm.links import Links
-from pyscalapack_redist.comm.vote import radix_for, work_of
+from pyscalapack_redist.comm.log_steps import radix_for, work_of
 from pyscalapack_redist.engine.choose import (
     FAST_PIECE,
     LARGEST_WINDOW,

@@ -24,8 +24,8 @@ from pyscalapack_redist.comm import node
 from pyscalapack_redist.comm.channel import MPIChannel
 from pyscalapack_redist.comm.group import DATA, TAGS
 from pyscalapack_redist.comm.groups import group_of
+from pyscalapack_redist.comm.log_steps import LogSteps, Rows, work_of
 from pyscalapack_redist.comm.progress import wait_until
-from pyscalapack_redist.comm.vote import LogSteps, Rows, work_of
 from pyscalapack_redist.engine.choose import SHORTEST_PIECE
 from pyscalapack_redist.exchanges import message as datatypes
 from pyscalapack_redist.exchanges.message import memory_at
