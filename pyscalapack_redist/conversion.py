@@ -23,9 +23,9 @@ from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_PLAN, communicator_of
 from .engine.use import start_use
 from .errors import ArrayError
+from .layout.array_arithmetic import Distributed
 from .layout.arrays import new_array
 from .layout.descriptor import Descriptor
-from .layout.distributed import Distributed
 from .layout.letters import transposes
 from .layout.tiles import Layout
 from .tracebacks import brief

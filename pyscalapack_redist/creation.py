@@ -14,11 +14,11 @@ from .comm.mpi import MPI
 from .distributed_array import DistributedArray
 from .door import named_layout
 from .errors import ArrayError, DescriptorError, shown
+from .layout.array_arithmetic import Distributed, whole_layout
 from .layout.arrays import host_array
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BALANCED
-from .layout.distributed import Distributed, whole_layout
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.tiles import LAYOUTS, Layout
 from .tracebacks import brief

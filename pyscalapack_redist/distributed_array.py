@@ -1,7 +1,7 @@
 """DistributedArray: a matrix that knows its layout; distribute(), which makes one of an array on one rank; redistribute().
 
-Operations without communication are in `layout.distributed`. Those that communicate call `redistribute`, `gather`, `load` or
-`save`; this module sees to it that all ranks know the dtype and agree on the layout to reach.
+Operations without communication are in `layout.array_arithmetic`. Those that communicate call `redistribute`, `gather`, `load`
+or `save`; this module sees to it that all ranks know the dtype and agree on the layout to reach.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, kind_of, shown
 from .indexing import assign, is_of_view, picked
+from .layout.array_arithmetic import Distributed, descriptor_of
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
-from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles

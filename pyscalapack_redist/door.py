@@ -29,11 +29,11 @@ from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of
 from .engine.transfer import Transfer
 from .engine.use import start_use
 from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, shown
+from .layout.array_arithmetic import Distributed
 from .layout.arrays import host_array
 from .layout.axis import check_dimensions
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BALANCED
-from .layout.distributed import Distributed
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .tracebacks import brief

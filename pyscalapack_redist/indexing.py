@@ -22,9 +22,9 @@ from .comm.progress import hold_interrupts
 from .door import in_slabs, move
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
+from .layout.array_arithmetic import Distributed, own_arrays, whole_layout
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
-from .layout.distributed import Distributed, own_arrays, whole_layout
 from .layout.dtypes import is_complex
 from .layout.grid import ProcessGrid
 

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from .comm.agreement import agreement
 from .engine.spec import group_of_all
 from .errors import ArrayError, shown
-from .layout.distributed import Distributed, own_arrays, own_indices
+from .layout.array_arithmetic import Distributed, own_arrays, own_indices
 from .layout.dtypes import is_complex
 
 Axis = int | Sequence[int] | None

@@ -20,10 +20,10 @@ from .engine.make import agreed_plan
 from .engine.options import Options
 from .engine.spec import RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError
+from .layout.array_arithmetic import Distributed
 from .layout.arrays import host_array
 from .layout.axis import whole_number
 from .layout.descriptor import Descriptor
-from .layout.distributed import Distributed
 from .layout.grid import ProcessGrid, is_nine_integers
 from .layout.tiles import LayoutArgument, layout_on
 from .tracebacks import brief

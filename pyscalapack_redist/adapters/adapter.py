@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ..comm.guard import Guard
 from ..comm.mpi import MPI, mpi_files
 from ..errors import ArrayError
+from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
 from ..layout.tiles import Layout, Tiles
 
 

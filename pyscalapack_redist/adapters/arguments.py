@@ -17,7 +17,7 @@ from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
 from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError, shown
-from ..layout.distributed import Distributed, own_arrays
+from ..layout.array_arithmetic import Distributed, own_arrays
 from ..layout.grid import checked_communicator
 from ..layout.tiles import LAYOUTS, Layout
 from .adapter import Adapter, Blueprint, View, adapter_of

@@ -19,7 +19,7 @@ from ..comm import progress
 from ..comm.guard import Guard
 from ..errors import CollectiveError, RedistributionError
 from ..exchanges import Message
-from ..layout.distributed import Distributed
+from ..layout.array_arithmetic import Distributed
 from ..layout.letters import transposes
 from ..reports import Profile, Report
 from ..schedules.layout_orders import process_coords

@@ -18,9 +18,9 @@ from ..door import plan, slabs_of, takes_arrays
 from ..engine.local_arrays import check_dtype, make_out
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, DescriptorError, FileError, shown
+from ..layout.array_arithmetic import Distributed
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor, fit_local_array
-from ..layout.distributed import Distributed
 from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from ..tracebacks import brief

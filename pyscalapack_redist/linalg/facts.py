@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..comm.vote import digest
 from ..errors import shown
+from ..layout.array_arithmetic import Distributed, descriptor_of
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, descriptor_of
 from .matrix_parts import bilinear_forms
 from .random_vectors import VECTORS, gaussian
 from .working_layouts import as_column

@@ -16,7 +16,7 @@ from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
 from .. import scalapack
-from ..layout.distributed import Distributed
+from ..layout.array_arithmetic import Distributed
 from ..scalapack.calls import ConvergenceError, SingularError, require_finite
 from ..scalapack.matrix_operands import LIMIT, is_finite
 from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets, Tridiagonal

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import local_part
-from ..layout.distributed import Distributed
 from .working_layouts import as_column
 
 LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which fits a core's cache

@@ -13,8 +13,8 @@ from ..adapters.pairs import Pairs
 from ..conversion import convert
 from ..distributed_array import DistributedArray
 from ..door import in_slabs, move
+from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
 from ..layout.tiles import LAYOUTS
 
 FACTORS = ("lu_factor", "cho_factor")  # routines whose results are for other routines, and stay distributed arrays

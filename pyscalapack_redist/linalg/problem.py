@@ -27,9 +27,9 @@ from ..engine.ownership import why_not_written
 from ..engine.redistribution import Redistribution
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, kind_of, shown
+from ..layout.array_arithmetic import Distributed, descriptor_of
 from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, NotFiniteError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE

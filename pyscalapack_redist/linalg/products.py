@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
+from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
 from .check import Check, Claim, Sums
 from .lapack import pxgemm
 from .matrix_parts import local_elements, panels

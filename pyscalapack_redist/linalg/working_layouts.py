@@ -22,9 +22,9 @@ from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, DescriptorError, RedistributionError, callers_level, shown
+from ..layout.array_arithmetic import Distributed
 from ..layout.axis import Blocks, whole_number
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid, checked_communicator
 from ..tracebacks import brief
 from . import solver_rules

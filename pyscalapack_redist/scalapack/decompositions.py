@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import overload
 
+from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
 from ..layout.tiles import LayoutArgument
 from .routines import Comm, Local, routine
 from .table import Bidiagonal, Eigenpairs, SingularTriplets, Tridiagonal

@@ -20,8 +20,8 @@ from ..comm.agreement import agreement, meet
 from ..comm.groups import group_of
 from ..comm.guard import Guard
 from ..comm.mpi import MPI
+from ..layout.array_arithmetic import Distributed, takes_distributed
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, takes_distributed
 from ..layout.grid import ProcessGrid
 from ..layout.tiles import LayoutArgument, layout_on
 from ..tracebacks import brief

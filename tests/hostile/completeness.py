@@ -17,7 +17,7 @@ from operations import OPERATIONS
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine.transfer import Transfer
-from pyscalapack_redist.layout.distributed import Distributed
+from pyscalapack_redist.layout.array_arithmetic import Distributed
 
 PACKAGE = Path(psr.__file__).parent
 COLLECTIVE = re.compile(r"(?<![Nn]ot )\b[Cc]ollective\b(?! there)")

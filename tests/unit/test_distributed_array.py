@@ -12,7 +12,7 @@ from one_rank import OneRank
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import ArrayError, Descriptor, DescriptorError, DistributedArray, ProcessGrid
-from pyscalapack_redist.layout.distributed import takes_distributed
+from pyscalapack_redist.layout.array_arithmetic import takes_distributed
 
 COMM: Any = OneRank(6)
 GRID = ProcessGrid((2, 3), COMM)
