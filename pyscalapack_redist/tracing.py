@@ -321,7 +321,7 @@ def moving(before: Descriptor, after: Descriptor) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def routine(name: str) -> Iterator[None]:
+def in_routine(name: str) -> Iterator[None]:
     """Attribute the phases of the block to this routine of `linalg`."""
     outer, _thread.routine = _thread.routine, name
     try:

@@ -15,7 +15,7 @@ COPY_RATE = 1e9  # bytes that a process sends or receives in a second
 SURE = 192 * 192  # elements up to which one process is faster everywhere
 
 
-def choose(
+def fastest_layout(
     routine: str, operands: Sequence[tuple[int, ...]], layouts: Sequence[Descriptor], cache: Cache, comm: MPI.Intracomm
 ) -> Descriptor:
     """The layout with the least predicted time. Collective over the group where rates are measured.

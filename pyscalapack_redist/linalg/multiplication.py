@@ -25,7 +25,17 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .matrix_parts import indices_at
 from .problem import Problem
-from .product_grids import EACH_ONE, LEAST_WIDTH, PANEL_BYTES, Arrangement, Deal, Plane, Sizes, choose, steps_of_half
+from .product_grids import (
+    EACH_ONE,
+    LEAST_WIDTH,
+    PANEL_BYTES,
+    Arrangement,
+    Deal,
+    Plane,
+    Sizes,
+    best_arrangement,
+    steps_of_half,
+)
 from .working_layouts import as_column, result_order
 
 Array = NDArray[Any]
@@ -275,7 +285,7 @@ def multiply(problem: Problem, fill: str | None = None) -> DistributedArray:
     if product is None:
         if forced is None:
             sizes = Sizes(a.shape[0], b.shape[1], a.shape[1], dtype)
-            arrangement = choose(sizes, comm.Get_size(), a, b, c, fill is not None)
+            arrangement = best_arrangement(sizes, comm.Get_size(), a, b, c, fill is not None)
         else:
             plane = Plane.of(forced)
             assert plane is not None

@@ -35,7 +35,7 @@ from ..scalapack.calls import ConvergenceError, NotFiniteError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.scaling import exponent_of, times_power
 from .cache import cache_of
-from .choice import choose
+from .choice import fastest_layout
 from .cores import blas_on_all_cores
 from .facts import LEAST_EXPONENT, CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
 from .lapack import fits_one_process
@@ -248,7 +248,7 @@ class Problem:
         if not room:
             return rule
         shapes = [operand.shape for operand in self.operands.values()]
-        return choose(self._routine, shapes, [*own[:1], rule, self._alone(shape)], self._cache, self._comm)
+        return fastest_layout(self._routine, shapes, [*own[:1], rule, self._alone(shape)], self._cache, self._comm)
 
     def _alone(self, shape: tuple[int, int]) -> Descriptor:
         """The layout on one process: the first one of the first operand's grid."""

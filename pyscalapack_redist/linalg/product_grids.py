@@ -205,7 +205,9 @@ def halves(size: int, sizes: Sizes) -> Iterator[Arrangement]:
         yield Arrangement(arrangement.ranks, rows, columns, is_half=True)
 
 
-def choose(sizes: Sizes, size: int, a: Descriptor, b: Descriptor, c: Descriptor, may_be_half: bool) -> Arrangement:
+def best_arrangement(
+    sizes: Sizes, size: int, a: Descriptor, b: Descriptor, c: Descriptor, may_be_half: bool
+) -> Arrangement:
     """The arrangement of the least seconds, among those that take little memory, for operands and a result in layouts.
 
     Little is `PANEL_BYTES` beside an equal share of operands and result.

@@ -99,7 +99,7 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
         own = RoutineCall(name, arguments_by_name, current_call.get(None))
         token = current_call.set(own)
         try:
-            with tracing.routine(name) if tracing.active else contextlib.nullcontext(), np.errstate(all="ignore"):
+            with tracing.in_routine(name) if tracing.active else contextlib.nullcontext(), np.errstate(all="ignore"):
                 result = _call_together(own, lambda: function(*arguments, **keywords))
         finally:
             own.error_of_all = None

@@ -9,11 +9,11 @@ from typing import overload
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from ..layout.tiles import LayoutArgument
-from .routines import Comm, Local, routine
+from .routines import Comm, Local, routine_of_table
 from .table import Bidiagonal, Eigenpairs, SingularTriplets, Tridiagonal
 
 
-@routine
+@routine_of_table
 def pxgeqrf(a: Local, desc: Descriptor, *, comm: Comm = None) -> Local:
     """QR factorisation in place, by ScaLAPACK's p?geqrf. Collective over the grid.
 
@@ -38,7 +38,7 @@ def pxgeqrf(a: Local, desc: Descriptor, *, comm: Comm = None) -> Local:
     """
 
 
-@routine
+@routine_of_table
 def pxorgqr(a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: int, *, comm: Comm = None) -> None:
     """The first columns of Q from the reflectors of `pxgeqrf`, in place, by p?orgqr or p?ungqr. Collective over the grid.
 
@@ -62,7 +62,7 @@ def pxorgqr(a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: in
     """
 
 
-@routine
+@routine_of_table
 def pxormqr(
     a: Local,
     desc: Descriptor,
@@ -100,7 +100,7 @@ def pxormqr(
     """
 
 
-@routine
+@routine_of_table
 def pxgebrd(a: Local, desc: Descriptor, *, comm: Comm = None) -> Bidiagonal:
     """Reduce a matrix to bidiagonal form, A = Q B P^H, in place, by ScaLAPACK's p?gebrd. Collective over the grid.
 
@@ -126,7 +126,7 @@ def pxgebrd(a: Local, desc: Descriptor, *, comm: Comm = None) -> Bidiagonal:
     """
 
 
-@routine
+@routine_of_table
 def pxormbr(
     a: Local,
     desc: Descriptor,
@@ -160,7 +160,7 @@ def pxormbr(
     """
 
 
-@routine
+@routine_of_table
 def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: Comm = None) -> SingularTriplets:
     """Singular value decomposition, by ScaLAPACK's p?gesvd. Collective over the grid.
 
@@ -189,7 +189,7 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: Comm = No
     """
 
 
-@routine
+@routine_of_table
 def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, *, comm: Comm = None) -> None:
     """Least squares, or the solution of least norm, of A X = B by ScaLAPACK's p?gels. Collective over the grid.
 
@@ -214,7 +214,7 @@ def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, *, comm: Co
     """
 
 
-@routine
+@routine_of_table
 def pxsyev(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> Local:
     """Eigenvalues alone of a symmetric or Hermitian matrix, by ScaLAPACK's p?syev or p?heev (QR iteration). Collective
     over the grid.
@@ -236,7 +236,7 @@ def pxsyevd(a: Distributed, /, uplo: str = "L", *, comm: Comm = None) -> Eigenpa
 def pxsyevd(a: Local, desc: LayoutArgument, uplo: str = "L", *, comm: Comm = None) -> Eigenpairs: ...
 
 
-@routine
+@routine_of_table
 def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> Eigenpairs:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
     conquer). Collective over the grid.
@@ -272,7 +272,7 @@ def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     """
 
 
-@routine
+@routine_of_table
 def pxsygst(
     a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", *, problem: int = 1, comm: Comm = None
 ) -> float:
@@ -315,7 +315,7 @@ def pxsytrd(a: Distributed, /, uplo: str = "L", *, comm: Comm = None) -> Tridiag
 def pxsytrd(a: Local, desc: LayoutArgument, uplo: str = "L", *, comm: Comm = None) -> Tridiagonal: ...
 
 
-@routine
+@routine_of_table
 def pxsytrd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> Tridiagonal:
     """Reduce a symmetric or Hermitian matrix to a real tridiagonal one, A = Q T Q^H, by ScaLAPACK's p?sytrd or p?hetrd.
     Collective over the grid.
@@ -343,7 +343,7 @@ def pxsytrd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     """
 
 
-@routine
+@routine_of_table
 def pxormtr(
     a: Local,
     desc: Descriptor,
@@ -377,7 +377,7 @@ def pxormtr(
     """
 
 
-@routine
+@routine_of_table
 def pxstedc(a: Local, desc: Descriptor, diagonal: Local, off_diagonal: Local, *, comm: Comm = None) -> Local:
     """Eigenvalues and eigenvectors of a real tridiagonal matrix, by ScaLAPACK's p?stedc (divide and conquer). Collective
     over the grid.

@@ -33,7 +33,7 @@ Local = NDArray[Any] | None
 Comm: TypeAlias = "MPI.Intracomm | None"
 
 
-def routine(function: Callable[..., R]) -> Callable[..., R]:
+def routine_of_table(function: Callable[..., R]) -> Callable[..., R]:
     """Decorate a signature with the call of its routine in the table.
 
     The function takes distributed arrays in place of local arrays and layouts. With `comm` it takes nine integers as layouts,
@@ -105,7 +105,7 @@ def pxgemr2d(
 ) -> None: ...
 
 
-@routine
+@routine_of_table
 def pxgemr2d(
     a: Local, desc_a: Descriptor, b: Local, desc_b: Descriptor, context: int | None = None, *, comm: Comm = None
 ) -> None:
@@ -156,7 +156,7 @@ def pxtrmr2d(
 ) -> None: ...
 
 
-@routine
+@routine_of_table
 def pxtrmr2d(
     a: Local,
     desc_a: Descriptor,
@@ -199,7 +199,7 @@ def pxgetrf(a: Distributed, /, *, comm: Comm = None) -> NDArray[np.intc] | None:
 def pxgetrf(a: Local, desc: LayoutArgument, *, comm: Comm = None) -> NDArray[np.intc] | None: ...
 
 
-@routine
+@routine_of_table
 def pxgetrf(a: Local, desc: Descriptor, *, comm: Comm = None) -> NDArray[np.intc] | None:
     """LU factorisation with row exchanges, in place, by ScaLAPACK's p?getrf. Collective over the grid.
 
@@ -247,7 +247,7 @@ def pxgetrs(
 ) -> None: ...
 
 
-@routine
+@routine_of_table
 def pxgetrs(
     a: Local,
     desc: Descriptor,
@@ -287,7 +287,7 @@ def pxgetrs(
 # -- of whole matrices in aligned layouts
 
 
-@routine
+@routine_of_table
 def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm: Comm = None) -> None:
     """Inverse from the factors of `pxgetrf`, in place, by ScaLAPACK's p?getri. Collective over the grid.
 
@@ -305,7 +305,7 @@ def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm
     """
 
 
-@routine
+@routine_of_table
 def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> None:
     """Cholesky factorisation in place, by ScaLAPACK's p?potrf. Collective over the grid.
 
@@ -329,7 +329,7 @@ def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -
     """
 
 
-@routine
+@routine_of_table
 def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", *, comm: Comm = None) -> None:
     """Solve A X = B with the factor of `pxpotrf`, by ScaLAPACK's p?potrs. Collective over the grid.
 
@@ -351,7 +351,7 @@ def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str 
     """
 
 
-@routine
+@routine_of_table
 def pxtrsm(
     a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", trans: str = "N", *, comm: Comm = None
 ) -> None:
@@ -377,7 +377,7 @@ def pxtrsm(
     """
 
 
-@routine
+@routine_of_table
 def pxtrmm(
     a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", trans: str = "N", *, comm: Comm = None
 ) -> None:
@@ -387,7 +387,7 @@ def pxtrmm(
     """
 
 
-@routine
+@routine_of_table
 def pxgemm(
     a: Local,
     desc_a: Descriptor,
@@ -426,7 +426,7 @@ def pxgemm(
     """
 
 
-@routine
+@routine_of_table
 def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: Comm = None) -> float | None:
     """A norm of a matrix, by ScaLAPACK's p?lange. Collective over the grid.
 

@@ -13,7 +13,7 @@ from pyscalapack_redist.linalg.product_grids import (
     Arrangement,
     Plane,
     Sizes,
-    choose,
+    best_arrangement,
     halves,
     steps_of_half,
 )
@@ -27,7 +27,7 @@ def rows(m: int, n: int, ranks: int) -> Descriptor:
 
 def chosen(ranks: int, a: Descriptor, b: Descriptor, c: Descriptor, may_be_half: bool = False) -> Arrangement:
     sizes = Sizes(a.shape[0], b.shape[1], a.shape[1], DOUBLE)
-    return choose(sizes, ranks, a, b, c, may_be_half)
+    return best_arrangement(sizes, ranks, a, b, c, may_be_half)
 
 
 def stays(grid: Arrangement, a: Descriptor, b: Descriptor, c: Descriptor) -> tuple[bool, bool, bool]:

@@ -51,7 +51,7 @@ def on_every_grid(
 
     with monkeypatch.context() as patch:
         patch.setattr(multiplication, "PLANS_KEPT", 0)
-        patch.setattr(multiplication, "choose", choose)
+        patch.setattr(multiplication, "best_arrangement", choose)
         patch.setattr(products, "_product_on_one", product_on_one)
         while number < possible:
             near(whole_of(call()), expected, f"grid {number}")
