@@ -194,7 +194,7 @@ def _merged(everywhere: Sequence[Sequence[Phase]], fields: Sequence[str]) -> lis
     return merged
 
 
-class _ThreadState(threading.local):
+class _ThreadTraces(threading.local):
     def __init__(self) -> None:
         self.traces: list[Phases] = []
         self.open: _Measured | None = None  # the phase that has a name already
@@ -202,7 +202,7 @@ class _ThreadState(threading.local):
         self.inside_call = False
 
 
-_thread = _ThreadState()
+_thread = _ThreadTraces()
 _lock = threading.Lock()
 
 

@@ -81,9 +81,9 @@ class Guard:
             raise error
         self.error = self.error or error
 
-    def block(self, passes: Callable[[BaseException], bool] | None = None, is_open: bool = True) -> Block:
+    def block(self, passes: Callable[[BaseException], bool] | None = None, is_open: bool = True) -> GuardedWork:
         """A context for work as `attempt` does it; errors for which `passes` is true leave it."""
-        return Block(self, passes, is_open)
+        return GuardedWork(self, passes, is_open)
 
     def take_interrupts(self) -> BaseException | None:
         """Make errors of the interrupts that have arrived; return this rank's error, for the vote that is cast next."""
@@ -97,7 +97,7 @@ class Guard:
         self._held.deliver_interrupts()
 
 
-class Block:
+class GuardedWork:
     """The context of a guard's work."""
 
     def __init__(self, guard: Guard, passes: Callable[[BaseException], bool] | None, is_open: bool) -> None:
@@ -121,7 +121,7 @@ class Block:
 
 
 # the work has begun, or has ended, and the state is not yet changed
-hold_interrupts.own_code |= {Block.__enter__.__code__, Block.__exit__.__code__}
+hold_interrupts.own_code |= {GuardedWork.__enter__.__code__, GuardedWork.__exit__.__code__}
 
 
 def holding_interrupts(function: Callable[P, R]) -> Callable[P, R]:

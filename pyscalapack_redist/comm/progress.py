@@ -40,12 +40,12 @@ class Task(Protocol):
         """Make progress; True when it has ended. Never raises."""
 
 
-class _ThreadState(threading.local):
+class _ThreadTasks(threading.local):
     def __init__(self) -> None:
         self.tasks: dict[Task, None] = {}
 
 
-thread_state = _ThreadState()
+thread_state = _ThreadTasks()
 # Called by a wait after polls without progress. Not every system has sched_yield.
 pause: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LibraryError
-from .svg import Panel, colour_of, grid_of_panels, ink_on, is_wide
+from .svg import DrawnPanel, colour_of, grid_of_panels, ink_on, is_wide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def new_figure(width: float, height: float) -> Figure:
     return pyplot.figure(figsize=(width, height), layout="constrained")
 
 
-def draw_panels(ax: Axes | None, panels: Sequence[Panel], title: str) -> Axes:
+def draw_panels(ax: Axes | None, panels: Sequence[DrawnPanel], title: str) -> Axes:
     """Draw blocks in the colours of their ranks, on new axes by default."""
     need_matplotlib()
     down, across = grid_of_panels(len(panels))
@@ -69,11 +69,11 @@ def draw_panels(ax: Axes | None, panels: Sequence[Panel], title: str) -> Axes:
     return ax
 
 
-def _is_strip(panel: Panel) -> bool:
+def _is_strip(panel: DrawnPanel) -> bool:
     return len(panel.rows) == 2 and panel.rows[-1] == 1
 
 
-def _draw_panel(axes: Axes, panel: Panel) -> None:
+def _draw_panel(axes: Axes, panel: DrawnPanel) -> None:
     from matplotlib.colors import to_rgb
 
     if not panel.ranks.size:
@@ -95,7 +95,7 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.tick_params(labelsize=7)
 
 
-def _ticks(axes: Axes, panel: Panel) -> None:
+def _ticks(axes: Axes, panel: DrawnPanel) -> None:
     across = MOST_TICKS * 4 // max(4, len(str(int(panel.columns[-1]))) + 2)  # labels are beside one another
     for edges, axis, most in ((panel.columns, axes.xaxis, across), (panel.rows, axes.yaxis, MOST_TICKS)):
         apart, shown = int(edges[-1]) / most, [int(edges[-1])]
@@ -107,7 +107,7 @@ def _ticks(axes: Axes, panel: Panel) -> None:
         axes.set_yticks([])
 
 
-def _number_blocks(axes: Axes, panel: Panel) -> bool:
+def _number_blocks(axes: Axes, panel: DrawnPanel) -> bool:
     """Write the ranks into the blocks; False if the blocks are too small."""
     box = axes.get_window_extent()
     points = 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]

@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 WIDE = 4.0  # ratio of the sides above which a matrix is not drawn to scale
 
 
-class Panel(NamedTuple):
+class DrawnPanel(NamedTuple):
     """A matrix of blocks.
 
     Attributes
@@ -67,7 +67,7 @@ def grid_of_panels(panels: int) -> tuple[int, int]:
     return math.ceil(panels / across), across
 
 
-def is_wide(panel: Panel) -> bool:
+def is_wide(panel: DrawnPanel) -> bool:
     """Whether one side is so much longer that the panel is not drawn to scale."""
     height, width = (max(1, int(edges[-1])) for edges in (panel.rows, panel.columns))
     return max(height, width) > WIDE * min(height, width)
@@ -80,7 +80,7 @@ GAP, LINE = 14.0, 14.0
 LEAST_TEXT, MOST_TEXT = 6.0, 12.0
 
 
-def panels_as_svg(panels: Sequence[Panel]) -> str:
+def panels_as_svg(panels: Sequence[DrawnPanel]) -> str:
     """A picture of the panels, the ranks' numbers in the blocks that have room for them."""
     side = SIDE if len(panels) == 1 else SMALL_SIDE
     sizes = [_size(panel, side) for panel in panels]
@@ -101,7 +101,7 @@ def panels_as_svg(panels: Sequence[Panel]) -> str:
     )
 
 
-def _size(panel: Panel, side: float) -> tuple[float, float]:
+def _size(panel: DrawnPanel, side: float) -> tuple[float, float]:
     height, width = max(1, int(panel.rows[-1])), max(1, int(panel.columns[-1]))
     if len(panel.rows) == 2 and panel.rows[-1] == 1:
         return side, STRIP
@@ -110,7 +110,7 @@ def _size(panel: Panel, side: float) -> tuple[float, float]:
     return side * width / max(width, height), side * height / max(width, height)
 
 
-def _panel(panel: Panel, size: tuple[float, float], titled: bool) -> Iterator[str]:
+def _panel(panel: DrawnPanel, size: tuple[float, float], titled: bool) -> Iterator[str]:
     top = 0.0
     if titled:
         yield f'<text x="0" y="10" font-size="10" fill="currentColor">{escape(panel.title)}</text>'

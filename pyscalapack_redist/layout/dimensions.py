@@ -26,7 +26,7 @@ from .grid import ProcessGrid
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..drawing.svg import Panel
+    from ..drawing.svg import DrawnPanel
 
 Distribution = BlockCyclic | Irregular
 BALANCED = "balanced"
@@ -519,26 +519,26 @@ class Ownership(ABC):
             int(axis_edges[min(count, len(axis_edges) - 1)]) for axis_edges, count in zip(edges, counts, strict=True)
         )
 
-    def _panels(self, region: Sequence[int], most: int) -> list[Panel]:
+    def _panels(self, region: Sequence[int], most: int) -> list[DrawnPanel]:
         """The region as matrices of blocks."""
-        from ..drawing.svg import Panel
+        from ..drawing.svg import DrawnPanel
 
         axes = [replace(axis, n=n) for axis, n in zip(self._distributions, region, strict=True)]
         edges = [axis.block_edges() for axis in axes]
         coords = [axis.owner(axis_edges[:-1]) for axis, axis_edges in zip(axes, edges, strict=True)]
         if len(axes) == 1:
-            return [Panel("", np.array([0, 1]), edges[0], self.placement[coords[0]][None])]
+            return [DrawnPanel("", np.array([0, 1]), edges[0], self.placement[coords[0]][None])]
         ranks = self.placement[np.ix_(*coords)]
-        panels: list[Panel] = []
+        panels: list[DrawnPanel] = []
         for index in np.ndindex(ranks.shape[2:]):
             if len(panels) == most:
                 panels[-1] = panels[-1]._replace(left_out=math.prod(ranks.shape[2:]) - most)
                 break
             slices = [f"{axis_edges[k]}:{axis_edges[k + 1]}" for axis_edges, k in zip(edges[2:], index, strict=True)]
             panels.append(
-                Panel(f"[:, :, {', '.join(slices)}]" if slices else "", edges[0], edges[1], ranks[(..., *index)])
+                DrawnPanel(f"[:, :, {', '.join(slices)}]" if slices else "", edges[0], edges[1], ranks[(..., *index)])
             )
-        return panels or [Panel("", edges[0], edges[1], np.zeros((0, 0), np.int64))]
+        return panels or [DrawnPanel("", edges[0], edges[1], np.zeros((0, 0), np.int64))]
 
     def _check_here(self, result: str, instead: str) -> None:
         """Raise a DescriptorError for a grid on paper, which has no current rank."""

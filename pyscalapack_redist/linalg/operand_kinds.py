@@ -20,14 +20,14 @@ from ..layout.tiles import LAYOUTS
 FACTORS = ("lu_factor", "cho_factor")  # routines whose results are for other routines, and stay distributed arrays
 
 
-class Operand(NamedTuple):
+class ConvertedOperand(NamedTuple):
     """An operand as the user gave it, and as the routine gets it."""
 
     argument: Any
     array: Distributed
 
 
-class Operands:
+class ConvertedOperands:
     """The operands of a call that has arrays of other libraries or of tiles. Reading them is collective.
 
     Parameters
@@ -42,7 +42,7 @@ class Operands:
 
     def __init__(self, routine: str, names: Sequence[str], layout_for: Callable[..., Descriptor]) -> None:
         self._routine, self._names, self._layout_for = routine, names, layout_for
-        self._operands: list[Operand] = []
+        self._operands: list[ConvertedOperand] = []
         self._like: Any = None
 
     def read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -73,7 +73,7 @@ class Operands:
         if not isinstance(array, DistributedArray):
             array = DistributedArray._from_result(array.desc, array.local, array.dtype)
         if array is not argument or not is_factor:  # factors of lu_factor are of no kind
-            self._operands.append(Operand(argument, array))
+            self._operands.append(ConvertedOperand(argument, array))
         return array
 
     def _in_blocks(self, array: Distributed) -> Distributed:
@@ -118,7 +118,7 @@ class Operands:
             return move(result, layout)
         return result
 
-    def _model(self, result: Distributed) -> Operand:
+    def _model(self, result: Distributed) -> ConvertedOperand:
         """The operand of the first one's kind that has the layout of a result, or its shape, or as many dimensions."""
         adapter = adapter_of(self._operands[0].argument)
         operands = [operand for operand in self._operands if adapter_of(operand.argument) is adapter]

@@ -18,7 +18,7 @@ from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.agreement import agreement, meet
 from ..comm.free_memory import free_memory, room_beside
 from ..comm.group import first_known
-from ..comm.guard import Block, Guard
+from ..comm.guard import Guard, GuardedWork
 from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
 from ..distributed_array import DistributedArray
@@ -526,7 +526,7 @@ class Problem:
             local = local[:, 0] if wanted.coords is not None else None
         return DistributedArray._from_result(wanted, local, self.dtype)
 
-    def collect_errors(self, is_open: bool = True) -> Block:
+    def collect_errors(self, is_open: bool = True) -> GuardedWork:
         """Keep an error of the block for the next step, which raises it on all ranks. One that all ranks have raised passes.
 
         The block does not wait for other ranks, if `is_open`: then interrupts end it.

@@ -28,7 +28,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid, checked_communicator
 from ..tracebacks import brief
 from . import solver_rules
-from .operand_kinds import Operands, need_reading
+from .operand_kinds import ConvertedOperands, need_reading
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,7 +87,7 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
         if need_reading(arguments, keywords):
-            operands = Operands(name, [*parameters], layout_for)
+            operands = ConvertedOperands(name, [*parameters], layout_for)
             positional, named = operands.read(arguments, keywords)
             order = result_order.set(operands.order)
             try:

@@ -25,7 +25,7 @@ OTHER_WAYS = {"syevd": FEW_VECTORS, "stedc": FEW_VECTORS, "gesvd": NO_VECTORS, "
 # -- of ScaLAPACK
 
 
-class Operands(NamedTuple):
+class CallArguments(NamedTuple):
     """What the formulas need to know of a call."""
 
     kind: str  # the letter of the dtype
@@ -69,7 +69,7 @@ def _apply(block: int, lines: int) -> int:
     return max(block * (block - 1) // 2, lines * block) + block * block
 
 
-def _multiply(call: Operands, side: str = "L", vect: str = "Q") -> int:
+def _multiply(call: CallArguments, side: str = "L", vect: str = "Q") -> int:
     """For p?ormqr, p?ormbr and p?ormtr: reflectors in columns are along C's rows, and those in rows along its columns."""
     block, shape, processes, parts = int(call.desc.block[0]), call.other.shape, call.desc.grid.shape, _most(call.other)
     if (side == "L") == (vect == "Q"):
@@ -81,13 +81,13 @@ def _multiply(call: Operands, side: str = "L", vect: str = "Q") -> int:
     return _apply(block, parts[along] + max(across + turned, parts[1 - along]))
 
 
-def _factor(call: Operands) -> int:
+def _factor(call: CallArguments) -> int:
     """For p?geqrf and p?orgqr."""
     _, _, block, rows, columns = call.sizes
     return block * (rows + columns + block)
 
 
-def _getri(call: Operands) -> Sizes:
+def _getri(call: CallArguments) -> Sizes:
     n, _, block, rows, _ = call.sizes
     processes = call.desc.grid.shape
     below, right = (_part(n + block * processes[0], block, count) for count in processes)
@@ -95,12 +95,12 @@ def _getri(call: Operands) -> Sizes:
     return {"work": rows * block, "iwork": right + max(1, blocks) * block}
 
 
-def _gebrd(call: Operands) -> int:
+def _gebrd(call: CallArguments) -> int:
     _, _, block, rows, columns = call.sizes
     return block * (rows + columns + 1) + columns
 
 
-def _gesvd(call: Operands) -> Sizes:
+def _gesvd(call: CallArguments) -> Sizes:
     m, n, block, rows, columns = call.sizes
     few, (p, q) = min(m, n), call.desc.grid.shape
     vectors = max(1, 4 * few)
@@ -110,26 +110,26 @@ def _gesvd(call: Operands) -> Sizes:
     return {"work": 1 + (2 if call.is_complex else 6) * max(m, n) + max(_gebrd(call), rows, vectors)}
 
 
-def _gels(call: Operands) -> Sizes:
+def _gels(call: CallArguments) -> Sizes:
     m, n, block, _, _ = call.sizes
     is_wide = m < n
     tau = _part(min(m, n), block, call.desc.grid.shape[0 if is_wide else 1])
     return {"work": tau + max(_factor(call), _multiply(call, vect="P" if is_wide else "Q"))}
 
 
-def _sytrd(call: Operands) -> int:
+def _sytrd(call: CallArguments) -> int:
     _, _, block, rows, _ = call.sizes
     return max(block * (rows + 1), 3 * block)
 
 
-def _syev(call: Operands) -> Sizes:
+def _syev(call: CallArguments) -> Sizes:
     n, *_ = call.sizes
     if call.is_complex:
         return {"work": 3 * n + _sytrd(call), "rwork": 2 * n}
     return {"work": 5 * n + _sytrd(call) + 1}
 
 
-def _syevd(call: Operands) -> Sizes:
+def _syevd(call: CallArguments) -> Sizes:
     n, _, block, rows, columns = call.sizes
     q = call.desc.grid.shape[1]
     integers = {"iwork": 7 * n + 8 * q + 2}
@@ -139,16 +139,16 @@ def _syevd(call: Operands) -> Sizes:
     return {"work": max(1 + 6 * n + 2 * rows * columns, 3 * n + _sytrd(call)) + 2 * n, **integers}
 
 
-def _stedc(call: Operands) -> Sizes:
+def _stedc(call: CallArguments) -> Sizes:
     n, _, _, rows, columns = call.sizes
     return {"work": 6 * n + 2 * rows * columns, "iwork": 2 + 7 * n + 8 * call.desc.grid.shape[1]}
 
 
-def _of_work(size: Callable[[Operands], int]) -> Callable[[Operands], Sizes]:
+def _of_work(size: Callable[[CallArguments], int]) -> Callable[[CallArguments], Sizes]:
     return lambda call: {"work": size(call)}
 
 
-FORMULAS: dict[str, Callable[[Operands], Sizes]] = {
+FORMULAS: dict[str, Callable[[CallArguments], Sizes]] = {
     "getri": _getri,
     **dict.fromkeys(("geqrf", "orgqr"), _of_work(_factor)),
     "ormqr": _of_work(lambda call: _multiply(call, call.arguments["side"])),
@@ -177,7 +177,7 @@ class Workspaces(NamedTuple):
         """Those of a routine by its name without p and the letter of the dtype, that letter, and the Python function's
         arguments by name.
         """
-        call = Operands(kind, arguments)
+        call = CallArguments(kind, arguments)
         beyond = _apply(int(call.desc.block[0]), sum(_most(call.desc))) if name in BEYOND else 0
         return cls(FORMULAS[name](call) if name in FORMULAS else {}, beyond)
 

@@ -16,7 +16,7 @@ from .text import console, count_text, on_terminal, print_line
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..drawing.svg import Panel
+    from ..drawing.svg import DrawnPanel
     from ..layout.descriptor import Descriptor
 
 MOST_PANELS, MOST_ROWS = 8, 40
@@ -100,7 +100,7 @@ def _columns(desc: Descriptor, width: int) -> int:
     return int(axis.block_edges(width // 3)[-1])
 
 
-def _rows(panel: Panel, cell: int) -> Iterator[Text]:
+def _rows(panel: DrawnPanel, cell: int) -> Iterator[Text]:
     """A line for each row of blocks, with the index of the first row of elements in front."""
     from rich.text import Text
 
