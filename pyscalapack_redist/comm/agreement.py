@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from .group import Group, first_known
-from .progress import current_hold, hold_interrupts
+from .guard import Guard
+from .progress import hold_interrupts
 from .vote import Outcome, Statement, Vote, digest
 
 T = TypeVar("T")
@@ -86,8 +87,7 @@ class agreement:  # noqa: N801 - used like a function
     outcome: Outcome
     _value: Any = None
     _words: Callable[[], Sequence[Statement]] | None = None
-    _opened: hold_interrupts | None = None
-    _was_open = _was_working = False
+    _was_working = False
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class agreement:  # noqa: N801 - used like a function
         self._facts: list[tuple[str, Any, object]] = []  # in the field `call`, but for those of other fields
         self._numbers: list[int] = []
         self._fields: dict[str, int | None] = {}
-        self._own = hold_interrupts() if held is None else None
+        self._guard, self._own = Guard(), hold_interrupts() if held is None else None
         self._delivered = (held or self._own) if deliver else None
 
     # -- in the block
@@ -167,25 +167,21 @@ class agreement:  # noqa: N801 - used like a function
     def __enter__(self) -> Self:
         if self._own is not None:
             self._own.__enter__()
+        self._work = self._guard.block(is_open=self._is_open)
+        self._work.__enter__()
         if self._is_open:
-            held = current_hold()
-            if held is not None:
-                self._opened, self._was_open = held, held.is_open
-                held.is_open = True
             self._was_working = self._group.set_working(True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._opened is not None:
-            self._opened.is_open = self._was_open
+        self._work.__exit__(kind, error, traceback)
         try:
             if self._is_open:
                 self._group.set_working(self._was_working)
             if error is None or error is not hold_interrupts.forced:
-                interrupt = interrupt_held()
-                self._vote(error or interrupt)
+                self._vote(self._guard.take_interrupts())
         except BaseException as raised:
             if raised is not error:
                 raise
@@ -230,18 +226,6 @@ class agreement:  # noqa: N801 - used like a function
 @functools.lru_cache(maxsize=256)
 def _number_of(*facts: str | int) -> int:
     return digest(facts)
-
-
-def interrupt_held() -> BaseException | None:
-    """What the interrupts that are held back raise, for the vote that is cast next."""
-    held = current_hold()
-    if held is None or not held.pending:
-        return None
-    try:
-        held.deliver_interrupts()
-    except BaseException as caught:
-        return caught
-    return None
 
 
 def meet(group: Group, call: str, error: BaseException | None = None) -> None:

@@ -453,8 +453,10 @@ class Group:
             Whether the ranks exchange more after such an outcome. Then it is seen that no rank was interrupted.
         deliver_interrupts : callable, optional
             Called while waiting for votes, if the caller holds interrupts back.
-        value, reduce, dozes
+        value, reduce
             What they exchange, as for `combine`.
+        dozes : bool
+            Whether this rank sleeps between polls, because another one computes for long.
 
         Returns
         -------
@@ -506,16 +508,15 @@ class Group:
             self._raise_first(errors, None)
         return outcome, result
 
-    def _complete(self, operation: GatherScatter | Refusal, dozes: bool = False) -> None:
+    def _complete(self, operation: GatherScatter | Refusal) -> None:
         """Wait for an operation without interrupts: all ranks take part in it, now or soon.
 
         A second interrupt ends the wait, and so does an error, as where a message has no room. Then other ranks may lack what
         this one would have sent: the group is aborted.
         """
         with progress.hold_interrupts():
-            doze = progress.Doze() if dozes else None
             try:
-                wait_until(operation.advance, self.check_peers, patience=math.inf, doze=doze)
+                wait_until(operation.advance, self.check_peers, patience=math.inf)
             except BaseException as caught:
                 self.abort(describe_error(caught))
                 raise
@@ -530,9 +531,9 @@ class Group:
                 self.abort(describe_error(caught))
             raise
 
-    def _complete_exchange(self, exchange: GatherScatter, dozes: bool = False) -> Any:
+    def _complete_exchange(self, exchange: GatherScatter) -> Any:
         """Wait for a gather-scatter and return its reply; all ranks raise if it has failed."""
-        self._complete(exchange, dozes)
+        self._complete(exchange)
         if exchange.failure is not None:
             raise exchange.error or CollectiveError(self.format_verdict(exchange.failure))
         return exchange.reply
@@ -584,7 +585,6 @@ class Group:
         value: Any = None,
         reduce: Callable[[list[Any]], Any] | None = None,
         error: BaseException | None = None,
-        dozes: bool = False,
     ) -> Any:
         """Return the list of all ranks' values, or what `reduce` makes of it on the first rank. Collective over the group.
 
@@ -596,8 +596,6 @@ class Group:
             A function of the list, such as `first_known`.
         error : BaseException, optional
             This rank's error; if a rank has one, all raise.
-        dozes : bool
-            Whether this rank sleeps between polls, because another one computes for long.
 
         Raises
         ------
@@ -609,23 +607,17 @@ class Group:
         self.check_usable()
         with progress.hold_interrupts():
             exchange = start_allgather(self.channel, self.draw_ticket(), error, value, reduce)
-            errors, result = self._complete_exchange(exchange, dozes)
+            errors, result = self._complete_exchange(exchange)
         self._raise_first(errors, error)
         return result
 
-    def call_on_all(
-        self, work: Callable[[], Any], reduce: Callable[[list[Any]], Any] | None = None, is_open: bool = True
-    ) -> Any:
-        """Call a function on every rank, and combine the results; an error on one is raised on all. Collective.
+    def call_on_all(self, work: Callable[[], Any]) -> list[Any]:
+        """Call a function on every rank, and return the list of results; an error on one is raised on all. Collective.
 
         Parameters
         ----------
         work : callable
-            Does not wait for other ranks, if `is_open`: then interrupts end it.
-        reduce : callable, optional
-            As for `combine`.
-        is_open : bool
-            As for `Guard.attempt`.
+            Does not wait for other ranks: interrupts end it.
 
         Raises
         ------
@@ -633,8 +625,9 @@ class Group:
             The error of `work` on the rank that has it; CollectiveError on the others.
         """
         with Guard() as guard:
-            value = guard.attempt(work, is_open)
-            return self.combine(value, reduce, guard.take_interrupts())
+            value = guard.attempt(work)
+            results: list[Any] = self.combine(value, error=guard.take_interrupts())
+        return results
 
     # -- resources
 

@@ -431,7 +431,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "hold_interrupts", _Held),
     (transfers, "hold_interrupts", _Held),
     *((module, "hold_interrupts", _Held) for module in (guards, agreement, make, redistributions)),
-    *((module, "current_hold", lambda: _here().hold) for module in (guards, agreement)),
+    (guards, "current_hold", lambda: _here().hold),
     (progress, "force_interrupts", lambda *patience: None),
     (progress, "thread_state", None),
     (progress, "POLLS", 0),

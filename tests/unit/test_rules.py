@@ -177,7 +177,6 @@ CATCH_ALL = {
     "comm.group.Group._complete": "aborts the group, and raises it again",
     "comm.agreement.agreement.__exit__": "raises it again",
     "comm.agreement.agreement._vote": "of a fact that is no number: the vote says it",
-    "comm.agreement.interrupt_held": "the vote that is cast next",
     "comm.agreement._outcome": "all ranks raise it",
     "comm.group.Group.agree": "after the vote is cast: the agreement goes on, and it is raised again",
     "comm.groups._Creation.make": "notes that MPI has failed, and raises it again",

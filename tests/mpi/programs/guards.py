@@ -26,10 +26,11 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.adapters import adapter as adapters
 from pyscalapack_redist.adapters.adapter import Adapter, Blueprint, View
-from pyscalapack_redist.comm import agreement, gather_scatter
+from pyscalapack_redist.comm import gather_scatter
 from pyscalapack_redist.comm import group as groups
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.groups import group_of
+from pyscalapack_redist.comm.guard import Guard
 from pyscalapack_redist.engine import make, transfer
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.files.binary_file import BinaryFile
@@ -368,15 +369,15 @@ def in_a_slow_view() -> None:
 
 def before_the_vote() -> None:
     """As the work has ended: the vote reports it."""
-    take = agreement.interrupt_held
+    take = Guard.take_interrupts
 
-    def interrupted() -> BaseException | None:
+    def interrupted(guard: Guard) -> BaseException | None:
         Fault.at("vote")
-        return take()
+        return take(guard)
 
     for call in (lambda: psr.as_distributed(toy()), lambda: psr.gather(array()), lambda: psr.linalg.norm(array())):
         with (
-            mock.patch.object(agreement, "interrupt_held", interrupted),
+            mock.patch.object(Guard, "take_interrupts", interrupted),
             Fault.doing("vote", lambda: os.kill(os.getpid(), signal.SIGINT)),
             pytest.raises(KeyboardInterrupt if RANK == BAD else psr.CollectiveError),
         ):
