@@ -14,9 +14,8 @@ from ._lazy import lazily
 try:
     from .conversion import copy_to, layout_of
     from .creation import eye, from_local, full, ones, zeros
-    from .distributed_array import DistributedArray, as_distributed, distribute, redistribute
-    from .door import plan
-    from .engine.make import batch
+    from .distributed_array import DistributedArray, as_distributed, distribute, plan, redistribute
+    from .redistribution import Redistribution, batch
     from .whole_arrays import gather, scatter
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(f"{__name__}._"):
@@ -25,7 +24,6 @@ except ModuleNotFoundError as error:
         f"the compiled module {error.name} is not in {__path__[0]}: in a source tree run `python setup.py build_ext --inplace` "
         "with this Python, or `pip install .` and start Python in another folder"
     ) from error
-from .engine.redistribution import Redistribution
 from .errors import (
     ArrayError,
     CollectiveError,
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from .connection.connect import accept, connect
     from .files import dtype_of, load, save, shape_of
     from .layout.relabel import RelabelReport, relabel, relabel_report
-    from .study.paper import PaperPlan
+    from .redistribution import PaperPlan
 
 __version__ = "0.1.0"
 
@@ -114,7 +112,7 @@ __getattr__ = lazily(
         **dict.fromkeys(("accept", "connect"), "connection.connect"),
         **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
         **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),
-        "PaperPlan": "study.paper",
+        "PaperPlan": "redistribution",
     },
 )
 

@@ -8,19 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from .adapters.adapter import Blueprint, adapter_of, tell_written
-from .adapters.arguments import array_to_write, blueprint_for, communicator_for, layout_of_argument, to_distributed
+from .adapters.adapter import Adapter, Blueprint, adapter_of, tell_written
+from .arguments import (
+    Needs,
+    agree_to_read,
+    communicator_for,
+    not_taken,
+    read_argument,
+    reading,
+    state_layouts,
+    stated_layouts,
+)
 from .comm.agreement import agreement
 from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.progress import hold_interrupts
-from .door import local_result, plan
-from .engine.make import agreed_plan
 from .engine.options import USUAL, Options
-from .engine.redistribution import Redistribution
-from .engine.spec import RETURNS_PLAN, communicator_of
+from .engine.spec import communicator_of
 from .engine.use import start_use
 from .errors import ArrayError
 from .layout.array_arithmetic import Distributed
@@ -28,6 +34,7 @@ from .layout.arrays import new_array
 from .layout.descriptor import Descriptor
 from .layout.letters import transposes
 from .layout.tiles import Layout
+from .redistribution import Redistribution, local_result, plan_between, planned
 from .tracebacks import brief
 
 
@@ -56,7 +63,7 @@ def layout_of(x: object, comm: MPI.Intracomm | None = None) -> Layout:
     CollectiveError
         That is so on another rank, or ranks have different layouts.
     """
-    layout: Layout = layout_of_argument("x", x, comm, required=True)
+    layout: Layout = read_argument("x", x, comm, needs=Needs.LAYOUT, required=True).content
     return layout
 
 
@@ -79,9 +86,9 @@ def copy_to(x: object, y: object, *, comm: MPI.Intracomm | None = None) -> None:
         That is so on another rank.
     """
     with hold_interrupts():  # an interrupt goes into the next vote
-        source = to_distributed("x", x, comm, y, required=True)
-        target, notifies = array_to_write("y", y, comm, source.desc)
-        to_target = plan(source.desc, target.desc, dtype=source.dtype, comm=comm)
+        source = read_argument("x", x, comm, y, required=True).content
+        target, notifies = read_argument("y", y, comm, source.desc, Needs.MEMORY, required=True)
+        to_target = plan_between(source.desc, target.desc, dtype=source.dtype, comm=comm)
         to_target(source.local, target.local)
         if notifies:
             with agreement(group_of(communicator_of(target.desc)), "copy_to, its end"):
@@ -103,13 +110,7 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
     adapter = adapter_of(like)
     comm, error = communicator_for(adapter, like, comm, array.desc)
     dtype = array.dtype if options.dtype is None else options.dtype
-
-    def read_shape() -> tuple[int, ...]:
-        if options.error is not None:
-            raise options.error
-        return array.shape[::-1] if transposes(options.op) else array.shape
-
-    blueprint = blueprint_for(like, adapter, read_shape, comm, error)
+    blueprint = _blueprint_for(like, adapter, array, options, comm, error)
     group = group_of(comm)
 
     with agreement(group, "what local arrays are", combine=list) as agreed:
@@ -126,7 +127,7 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
         last = len(blueprint.layouts) - 1  # the plan that may consume the array
         parts = [
             _moved(
-                _planned(array.desc, layout, options._replace(overwrite=options.overwrite and k == last)),
+                planned(array.desc, layout, options._replace(overwrite=options.overwrite and k == last)).plan,
                 array,
                 lambda k=k: new_arrays()[k],  # type: ignore[misc]
             )
@@ -137,8 +138,31 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
     return result
 
 
-def _planned(source: Layout, target: Layout, options: Options) -> Redistribution:
-    return agreed_plan(source, target, options, RETURNS_PLAN).plan
+def _blueprint_for(
+    like: object,
+    adapter: Adapter | None,
+    array: Distributed,
+    options: Options,
+    comm: MPI.Intracomm,
+    error: BaseException | None,
+) -> Blueprint:
+    """The blueprint of an array like another one, for op of an array, with layouts that all ranks know. Collective over `comm`.
+
+    An earlier `error` of this rank is one on all ranks.
+    """
+    error = error or options.error
+    communicates = adapter is not None and adapter.communicates
+    if communicates:
+        agree_to_read("like", comm, error)
+    with reading("like", comm, is_open=not communicates) as agreed:
+        if error is not None:
+            raise error
+        if adapter is None:
+            raise not_taken("like", like)
+        shape = array.shape[::-1] if transposes(options.op) else array.shape
+        blueprint = adapter.make(like, shape, comm)
+        state_layouts(agreed, "like", blueprint.layouts)
+    return blueprint._replace(layouts=stated_layouts(agreed, "like", blueprint.layouts, comm))
 
 
 def _is_kept(array: Distributed, blueprint: Blueprint) -> bool:
@@ -168,6 +192,6 @@ def _moved(to_layout: Redistribution, array: Distributed, make: Callable[[], Any
         out = guard.attempt(make)
         error = guard.take_interrupts()
         if error is not None:
-            start_use(to_layout.inside, array.local, None, error=error).wait()
+            start_use(to_layout.bindings, array.local, None, error=error).wait()
         local_result(to_layout, array, out)
     return out

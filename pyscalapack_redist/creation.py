@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .arguments import named_layout
 from .comm.agreement import agreement
 from .comm.groups import group_of
 from .comm.mpi import MPI
 from .distributed_array import DistributedArray
-from .door import named_layout
 from .errors import ArrayError, DescriptorError, shown
 from .layout.array_arithmetic import Distributed, whole_layout
 from .layout.arrays import host_array

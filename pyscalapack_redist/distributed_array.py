@@ -16,17 +16,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
-from .adapters.arguments import agreed_layouts, array_or_layout, communicator_for, layout_of_argument, to_distributed
+from .arguments import Needs, communicator_for, layouts_of, move, named_layout, read_argument, reading
 from .comm.agreement import agreement
 from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
 from .comm.progress import hold_interrupts
 from .conversion import convert
-from .door import layouts_of, local_result, move, named_layout, plan
-from .engine.make import agreed_plan
 from .engine.options import Options, PlanKeywords, read_options, taking_options
-from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, kind_of, shown
 from .indexing import assign, is_of_view, picked
@@ -37,6 +34,7 @@ from .layout.dimensions import BlockSizes
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
+from .redistribution import Redistribution, local_result, planned
 from .reductions import Axis, diagonal, extremum, mean, reduced, trace, variance
 from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
@@ -517,10 +515,44 @@ def redistribute(
     with hold_interrupts() as held:
         read = read_options("redistribute", options)
         if isinstance(desc_a, LAYOUTS) and isinstance(desc_b, LAYOUTS) and like is None and not misplaced:
-            return agreed_plan(desc_a, desc_b, read, RETURNS_PLAN, held=held).plan
+            return planned(desc_a, desc_b, read, held=held).plan
         if like is not None:
             return _redistribute_like(desc_a, desc_b, misplaced, like, read)
         return _redistribute_arrays(desc_a, desc_b, misplaced, read)
+
+
+@brief
+@taking_options
+def plan(
+    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    **options: Unpack[PlanKeywords],
+) -> Redistribution:
+    """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
+
+    Parameters
+    ----------
+    desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
+        Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
+    **options : optional
+        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite, reduce and agree, as for
+        `redistribute`.
+
+    Returns
+    -------
+    Redistribution
+        Call it with the local array of A to get that of B.
+
+    Raises
+    ------
+    DescriptorError, ArrayError, ScheduleError
+        An argument is wrong on this rank.
+    CollectiveError
+        An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
+    """
+    with hold_interrupts() as held:
+        asked = read_options("plan", options)
+        return planned(*layouts_of(desc_a, desc_b, asked.comm), asked, held=held).plan
 
 
 def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[object], options: Options) -> Any:
@@ -528,7 +560,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     comm = options.comm
     if desc_b is ...:
         _raise_lacking_layout(desc_a, comm)
-    desc_a = array_or_layout("desc_a", desc_a, comm, desc_b)
+    desc_a = read_argument("desc_a", desc_a, comm, desc_b, Needs.EITHER).content
     layouts = layouts_of(desc_a, desc_b, comm)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
@@ -538,7 +570,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
             options = options._replace(dtype=desc_a.dtype)
     elif desc_a is None or desc_b is None:
         returns = None
-    agreed = agreed_plan(*layouts, options, returns, error)
+    agreed = planned(*layouts, options, returns, error)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -553,22 +585,20 @@ def _redistribute_like(x: object, desc_b: object, misplaced: Sequence[object], l
     array = _taken(x, comm, like)
     if adapter_of(like) is not None:
         return convert(array, like, comm, options)
-    layout = layout_of_argument("like", like, comm, array.desc, required=True)
+    layout = read_argument("like", like, comm, array.desc, Needs.LAYOUT, required=True).content
     return _redistribute_arrays(array, layout, (), options)
 
 
 def _raise_lacking_layout(desc_a: object, comm: Any) -> NoReturn:
     """Raise the error for a call without a second layout; of an array, on all ranks. Collective for arrays."""
-
-    def fail() -> NoReturn:
-        raise TypeError(
-            "redistribute() needs a second layout, or like=, an array that has it, and like = None is no array"
-        )
-
+    error = TypeError(
+        "redistribute() needs a second layout, or like=, an array that has it, and like = None is no array"
+    )
     if isinstance(desc_a, Distributed) or adapter_of(desc_a) is not None:
         array = as_distributed(desc_a, comm)
-        agreed_layouts("like", fail, communicator_for(None, None, comm, array.desc)[0])
-    fail()
+        with reading("like", communicator_for(None, None, comm, array.desc)[0]):
+            raise error
+    raise error
 
 
 @brief
@@ -604,7 +634,7 @@ def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedA
 
 def _taken(x: object, comm: MPI.Intracomm | None, other: object = None) -> DistributedArray:
     """As `as_distributed`; a rank that has no array finds the others on the communicator of `other`."""
-    array = to_distributed("x", x, comm, other, required=True)
+    array = read_argument("x", x, comm, other, required=True).content
     if isinstance(array, DistributedArray) and comm is None:
         return array
     desc = array.desc if comm is None else array.desc.on(comm)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import in_slabs, move
 from .comm.agreement import agreement
 from .comm.group import Group, first_known
 from .comm.guard import Guard
 from .comm.progress import hold_interrupts
-from .door import in_slabs, move
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.array_arithmetic import Distributed, own_arrays, whole_layout

@@ -11,14 +11,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from .arguments import takes_arrays
 from .comm.agreement import agreement
 from .comm.group import first_known
 from .comm.guard import Guard, holding_interrupts
 from .comm.mpi import MPI
-from .door import takes_arrays
-from .engine.make import agreed_plan
 from .engine.options import Options
-from .engine.spec import RETURNS_PLAN, communicator_of, group_of_all
+from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError
 from .layout.array_arithmetic import Distributed
 from .layout.arrays import host_array
@@ -26,6 +25,7 @@ from .layout.axis import whole_number
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid, is_nine_integers
 from .layout.tiles import LayoutArgument, layout_on
+from .redistribution import planned
 from .tracebacks import brief
 
 
@@ -171,7 +171,7 @@ def _move(
     guard = Guard()  # for the vote on the plan
     whole = guard.attempt(whole_layout)
     source, target = (desc, whole) if call == "gather" else (whole, desc)
-    agreed = agreed_plan(source, target, Options(dtype=dtype, comm=comm), RETURNS_PLAN, guard.error)
+    agreed = planned(source, target, Options(dtype=dtype, comm=comm), error=guard.error)
     return agreed.plan(array, out), dtype
 
 

@@ -182,12 +182,6 @@ class Binding:
         self.vote: Vote | None = None
         self.expected: Outcome | None = None
 
-    def copy(self) -> Binding:
-        """Return a binding for a copy of the plan, which has other targets or another vote."""
-        copy = Binding(self.operands, self.exchanges, self.dtypes)
-        copy.dtypes_number = self.dtypes_number
-        return copy
-
     def is_alike(self, operands: Operands) -> bool:
         """Whether it is for arrays like these, with any factors."""
         own, kind = self.operands.kind, operands.kind

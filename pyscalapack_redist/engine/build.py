@@ -160,40 +160,41 @@ def build(
         by_stage.setdefault(pending.stage, []).append(make_move(pending, order))
         if pending.target > 1:
             layouts_between[pending.target] = pending.b
-    legs: Sequence[Stage] | None = None
+    whole_stages: Sequence[Stage] = ()
     stages = [Stage(by_stage[k], choice.exchange, options, group) for k in sorted(by_stage)]
     if asked.overwrite:  # one move, in panels
         (move,), make = by_stage[0], functools.partial(messages_in, pending, order)
-        legs = stages
+        whole_stages = stages
         stages = [PanelStage(move, k, make, choice.exchange, options, group) for k in range(PANELS)]
     a, b = spec.layouts
-    if len(stages) > 1 and asked.reduce is not None:
-        legs, moves = stages, [stage.moves[0] for stage in stages]
+    is_sum = len(stages) > 1 and asked.reduce is not None
+    if is_sum:
+        whole_stages, moves = stages, [stage.moves[0] for stage in stages]
         numbers = [] if group is None else [group.number[each] for each in b.ranks]
         turns = turns_of(moves, first_turns(numbers, len(moves)), -1 if group is None else group.rank)
         stages = [Stage([turn], choice.exchange, options, group) for turn in turns]
+    direct_stage = None
+    if asked.via is not None or is_sum:
+        whole = PendingMove(0, 0, 1, a, b, asked.op, asked.part, True)
+        order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
+        direct_stage = Stage([make_move(whole, order)], choice.exchange, options, group)
     identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {choice.schedule} {choice.exchange.name}"
     reason, paper_exchange = choice.why, None
     if spec.on_paper:
         reason = _choices_left(asked, choice.schedule)
         paper_exchange = asked.exchange if asked.exchange != "auto" else "any exchange"
-    pair = Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill, asked.reduce)
-    plan = Plan(
+    return Plan(
         group,
-        [pair],
-        stages,
-        layouts_between,
+        (Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill, asked.reduce),),
+        tuple(stages),
         reason,
         digest(identity.encode()),
+        layouts_between,
+        tuple(whole_stages),
+        direct_stage,
+        asked,
         paper_exchange=paper_exchange,
-        legs=legs,
     )
-    plan.options = asked
-    if asked.via is not None or plan.is_sum:
-        whole = PendingMove(0, 0, 1, a, b, asked.op, asked.part, True)
-        order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
-        plan.direct_stage = Stage([make_move(whole, order)], choice.exchange, options, group)
-    return plan
 
 
 def _choices_left(asked: Options, schedule: str) -> str:
@@ -216,4 +217,4 @@ def build_batch(plans: Sequence[Plan], choice: Choice, memory_limit: int, identi
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
     options = ExchangeOptions(memory_limit, cutting=choice.cutting)
     stage = Stage(moves, choice.exchange, options, group, by_distance=True)
-    return Plan(group, [plan.pairs[0] for plan in plans], [stage], {}, choice.why, identity, plans)
+    return Plan(group, tuple([plan.pairs[0] for plan in plans]), (stage,), choice.why, identity, parts=tuple(plans))

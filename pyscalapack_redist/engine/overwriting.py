@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -52,6 +52,12 @@ class PanelStage(Stage):
         super().__init__([whole], exchange, options, group)
         self._number, self._make = number, make
         self._parts: dict[int, Stage] = {}  # by order of elements
+
+    def with_options(self, options: ExchangeOptions, exchange: type[Exchange] | None = None) -> Self:
+        """As for `Stage`."""
+        stage = super().with_options(options, exchange)
+        stage._parts = {}
+        return stage
 
     @property
     def extents(self) -> Extents:

@@ -6,8 +6,9 @@ An ordinary plan has one stage with one move. With `fill=` the stage has two mov
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -175,6 +176,12 @@ class Stage:
         only_user_arrays = False not in [move.from_a_to_b for move in self.moves]
         # Number of each move's arrays among the addresses of a run: by pair if all arrays are the user's, else by move.
         self.origin_numbers = [move.pair if only_user_arrays else k for k, move in enumerate(self.moves)]
+
+    def with_options(self, options: ExchangeOptions, exchange: type[Exchange] | None = None) -> Self:
+        """The same moves with other options, and perhaps another exchange."""
+        stage = copy.copy(self)
+        stage.options, stage.exchange = options, exchange or self.exchange
+        return stage
 
     @property
     def extents(self) -> Extents:

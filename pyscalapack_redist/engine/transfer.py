@@ -43,10 +43,10 @@ from ..layout.dtypes import dtype_digest
 from ..tracebacks import brief, shorten
 from .arrays_between import allocate, locate_arrays
 from .binding import Binding, BoundStages, Dtypes, Operands
+from .bindings import Bindings
 from .local_arrays import BY_COLUMNS, BY_ROWS
 from .operands import finish_result, list_arrays, prepare_operands
 from .overwriting import ConsumedArray, PanelStage, take_single_pages
-from .plan import Plan
 from .stages import ArrayKind
 
 Result = TypeVar("Result")  # of a call of the plan
@@ -95,17 +95,18 @@ class Transfer(Generic[Result]):
 
     def __init__(
         self,
-        plan: Plan,
+        bindings: Bindings,
         spent: dict[str, float] | None = None,
         measured: Any = None,
         convert_result: Callable[[Any], Any] | None = None,
         consume: Marking | None = None,
     ) -> None:
-        self.plan, self._spent, self._measured, self._consume = plan, spent, measured, consume
+        self.plan, self.bindings = bindings.plan, bindings
+        self._spent, self._measured, self._consume = spent, measured, consume
         self._ticket = 0
         self._convert_result = convert_result
-        if plan.group is not None:
-            self._group: Group = plan.group
+        if bindings.group is not None:
+            self._group: Group = bindings.group
         self.series: Series | None = None  # known when it begins
         self.state: State
         self.error: BaseException | None = None  # of this rank; with one it votes "failed"
@@ -171,7 +172,7 @@ class Transfer(Generic[Result]):
 
     def _has_turn(self) -> bool:
         """Whether it can begin: all earlier ones of the group have, and this rank knows whether it votes."""
-        group, terms = self._group, self.plan.terms
+        group, terms = self._group, self.bindings.terms
         if group.queued and next(iter(group.queued)) is not self:
             return False
         if terms is not None:
@@ -200,7 +201,7 @@ class Transfer(Generic[Result]):
         prepare()  # on every rank, also one without arrays: the vote reports an error
         if self.plan.has_panels and self.plan.group is not None:
             self._check_unread(a)
-        self.operands = operands = prepare_operands(self.plan, a, out, alpha, beta)
+        self.operands = operands = prepare_operands(self.bindings, a, out, alpha, beta)
         self.arrays, self.outs, self.targets, self.origins = operands[:4]
         if self.plan.has_panels and self.outs[0] is None:
             take_single_pages(self.targets[0])
@@ -215,13 +216,13 @@ class Transfer(Generic[Result]):
 
     def _take_known_memory(self, operands: Operands) -> None:
         """Take memory for arrays whose dtypes this rank knows, in a plan whose terms they fit."""
-        plan, terms, item_bytes = self.plan, self.plan.terms, 0
+        plan, terms, item_bytes = self.plan, self.bindings.terms, 0
         if terms is not None and terms.is_bound:
             terms.check_usable()
             terms.check(operands.factors[0])
             item_bytes = terms.item_bytes
             self.operands = operands = operands._replace(element_order=terms.element_order)
-        self.binding = binding = plan.binding_of(operands)
+        self.binding = binding = self.bindings.binding_of(operands)
         self._kind, known = operands.kind, binding.dtypes
         if known is None:
             return
@@ -283,11 +284,11 @@ class Transfer(Generic[Result]):
 
     def _make_next(self, bound: BoundStages, exchange: Exchange, run_in_progress: Progress) -> Transfer[Any]:
         """Make the transfer that is called again with this run."""
-        following: Transfer[Any] = Transfer(self.plan)
+        following: Transfer[Any] = Transfer(self.bindings)
         following.bound, following.exchange, following.progress = bound, exchange, run_in_progress
         following._kind, following._dtypes, following._staging = self._kind, self._dtypes, self._staging
         following.series, following._is_again = self.series, True
-        del following.plan  # which keeps it
+        del following.bindings  # which keep it
         return following
 
     def _new_run(self, bound: BoundStages) -> Run:
@@ -317,7 +318,7 @@ class Transfer(Generic[Result]):
 
     def _begin(self, guard: Guard) -> None:
         """Take memory, unless this rank has an error; then vote, or send as a call of a series."""
-        group, terms = self._group, self.plan.terms
+        group, terms = self._group, self.bindings.terms
         if terms is not None:
             terms.draw(group)
             self.series = terms.series
@@ -344,7 +345,7 @@ class Transfer(Generic[Result]):
         if terms is not None:
             terms.note_start(self.is_agreed)
 
-    def call_again(self, plan: Plan, binding: Binding, a: Any, out: Any) -> Result | Any:
+    def call_again(self, bindings: Bindings, binding: Binding, a: Any, out: Any) -> Result | Any:
         """Move arrays like the last ones, with the run of the last use; return the result. Collective.
 
         Nothing is made anew, and after the expected outcome of the vote there is nothing to agree on. NotImplemented if the
@@ -368,7 +369,7 @@ class Transfer(Generic[Result]):
             self._ticket = ticket = group.coming_ticket
             run.tag, rows = ticket + DATA, run_in_progress.pack_for_vote()
         self.arrays, self.outs = (a,), (out,)
-        self.plan, self.binding, binding.idle = plan, binding, None
+        self.bindings, self.binding, binding.idle = bindings, binding, None
         with hold_interrupts() as held:
             try:
                 if series is None:
@@ -394,8 +395,8 @@ class Transfer(Generic[Result]):
             return self._end()
         result = self._result
         self.arrays = self.outs = self.targets = ()
-        self._result = self.binding = None  # no cycle: the binding keeps it, and the plan keeps the binding
-        del self.plan
+        self._result = self.binding = None  # no cycle: the binding keeps it, and the bindings keep that
+        del self.bindings
         if binding.idle is None and binding.latest is self.bound:
             binding.idle = self
         return result
@@ -434,7 +435,7 @@ class Transfer(Generic[Result]):
         plan, failed = self.plan, self._group.failure_code(self.error)
         if not self._has_operands:
             return Vote(failed=failed, call=plan.identity)
-        return Vote(failed=failed, **plan.vote_fields(self.operands, self.binding))
+        return Vote(failed=failed, **self.bindings.vote_fields(self.operands, self.binding))
 
     @property
     def _has_operands(self) -> bool:
@@ -598,8 +599,8 @@ class Transfer(Generic[Result]):
         elif self.bound is not bound:
             self.bound, self.exchange, self._next = bound, bound.exchanges[self._stage], None
         self._has_elements = bool(bound.item_bytes) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
-        plan.bind_terms(operands, bound.element_order, bound.item_bytes)
-        plan.keep(binding, self.arrays, self.outs, self.targets, bound, continue_call, outcome)
+        self.bindings.bind_terms(operands, bound.element_order, bound.item_bytes)
+        self.bindings.keep(binding, self.arrays, self.outs, self.targets, bound, continue_call, outcome)
         if outcome.packed is not None and (outcome.packed != bound.element_order or "packed" in outcome.disputed):
             self._mark = self._voting.number
         self.state = READY
@@ -677,10 +678,10 @@ class Transfer(Generic[Result]):
         else:
             (self._result,) = self.targets
         if self.series is None or not self._is_again:
-            plan.last_run.seconds = time.perf_counter() - self._started
+            self.bindings.last_run.seconds = time.perf_counter() - self._started
         if not self._is_again:
             if self.series is not None and self.binding is not None and self.bound is not None:
-                plan.keep(self.binding, self.arrays, self.outs, self.targets, self.bound, continue_call)
+                self.bindings.keep(self.binding, self.arrays, self.outs, self.targets, self.bound, continue_call)
             self._put_back_memory()
         self.state = COMPLETE
 
@@ -699,7 +700,7 @@ class Transfer(Generic[Result]):
 
     def _end_with_series(self) -> None:
         """End as refused, because a rank has failed in a call of the series."""
-        terms = self.plan.terms
+        terms = self.bindings.terms
         assert terms is not None
         self._end_refused(CollectiveError(terms.failure))
 
@@ -708,7 +709,7 @@ class Transfer(Generic[Result]):
         self._next = None
         self._put_back_memory()
         self._leave_array()
-        self.plan.record_failure(describe_error(error))
+        self.bindings.record_failure(describe_error(error))
         self.state, self._failure = State.REFUSED, error
 
     def _leave_array(self) -> None:
@@ -868,18 +869,18 @@ def combine_dtypes(dtypes_by_rank: list[Any]) -> list[Any]:
     return [(None, combined)] * len(dtypes_by_rank)
 
 
-def continue_call(weak_plan: weakref.ref[Plan], call: Call, a: Any, out: Any) -> Transfer[Any]:
+def continue_call(weak_bindings: weakref.ref[Bindings], call: Call, a: Any, out: Any) -> Transfer[Any]:
     """Return a transfer that continues a compiled call after its vote."""
-    plan = weak_plan()
-    group = None if plan is None else plan.group
-    bindings = [] if plan is None else [each for some in plan.bindings.values() for each in some]
-    binding = next((each for each in bindings if each.call is call), None)
-    if plan is None or group is None or binding is None or not call.begun:
+    bindings = weak_bindings()
+    group = None if bindings is None else bindings.group
+    known = [] if bindings is None else [each for some in bindings.by_factors.values() for each in some]
+    binding = next((each for each in known if each.call is call), None)
+    if bindings is None or group is None or binding is None or not call.begun:
         raise RuntimeError("internal error: a transfer continues a call that has not begun; please report it")
     with hold_interrupts():
-        transfer: Transfer[Any] = Transfer(plan)
+        transfer: Transfer[Any] = Transfer(bindings)
         try:
-            transfer.continue_call(call, binding, *list_arrays(plan, a, out))
+            transfer.continue_call(call, binding, *list_arrays(bindings.plan, a, out))
         except BaseException as caught:  # other ranks rely on the call that has begun
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append((transfer, call))

@@ -11,13 +11,13 @@ from typing import Any
 from ..comm.guard import Guard
 from ..exchanges.shared import Shared
 from .binding import Binding, Key
+from .bindings import Bindings
 from .operands import find_wrapped, prepare_operands
-from .plan import Plan
 from .transfer import Marking, Transfer, continue_call
 
 
 def start_use(
-    plan: Plan,
+    bindings: Bindings,
     a: Any,
     out: Any,
     alpha: object = 1,
@@ -45,32 +45,32 @@ def start_use(
     consume : Marking, optional
         Marks the user's array of A as consumed, from now on.
     """
-    group = plan.group
+    group, terms = bindings.group, bindings.terms
     if group is None:
-        alone: Transfer[Any] = Transfer(plan, measured=measured, convert_result=convert_result)
+        alone: Transfer[Any] = Transfer(bindings, measured=measured, convert_result=convert_result)
         alone.move_alone(a, out, alpha, beta)
         return alone
     group.check_usable()
     with Guard(error) as guard:
-        if plan.terms is not None and plan.series is not None:
-            plan.terms.check_usable()
+        if terms is not None and terms.series is not None:
+            terms.check_usable()
         with group.lock:
-            transfer: Transfer[Any] = Transfer(plan, spent, measured, convert_result, consume)
+            transfer: Transfer[Any] = Transfer(bindings, spent, measured, convert_result, consume)
             transfer.start(guard, a, out, alpha, beta)
         return transfer
 
 
-def first_binding(plan: Plan, key: Key | None, a: Any, out: Any, alpha: Any, beta: Any) -> Binding | None:
+def first_binding(bindings: Bindings, key: Key | None, a: Any, out: Any, alpha: Any, beta: Any) -> Binding | None:
     """Return what is kept for arrays of this kind before their first use, if that can be compiled; or None.
 
     Errors are ignored: a transfer reports them.
     """
-    group = plan.group
+    group, plan = bindings.group, bindings.plan
     if (
         key is None
         or group is None
         or group.abort_reason is not None
-        or plan.terms is not None
+        or bindings.terms is not None
         or plan.may_ask_dtypes
         or plan.has_tiles
         or plan.has_panels
@@ -80,12 +80,12 @@ def first_binding(plan: Plan, key: Key | None, a: Any, out: Any, alpha: Any, bet
     ):
         return None
     try:
-        operands = prepare_operands(plan, a, out, alpha, beta)
+        operands = prepare_operands(bindings, a, out, alpha, beta)
         order, item_bytes = operands.element_order, operands.item_bytes
         if order is None or not item_bytes:
             return None
-        binding = plan.binding_of(operands)
-        plan.keep_first(binding, operands, order, item_bytes, continue_call)
+        binding = bindings.binding_of(operands)
+        bindings.keep_first(binding, operands, order, item_bytes, continue_call)
         return binding
     except Exception:
         return None

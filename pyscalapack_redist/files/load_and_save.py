@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._lazy import load_above
+from ..arguments import slabs_of, takes_arrays
 from ..comm.agreement import agreement
 from ..comm.groups import MPIGroup, group_of
 from ..comm.guard import holding_interrupts
 from ..comm.mpi import MPI
-from ..door import plan, slabs_of, takes_arrays
 from ..engine.local_arrays import check_dtype, make_out
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, DescriptorError, FileError, shown
@@ -23,6 +23,7 @@ from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor, fit_local_array
 from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
+from ..redistribution import plan_between
 from ..tracebacks import brief
 from .binary_file import BinaryFile
 from .contents import (
@@ -186,7 +187,7 @@ def load(
         if isinstance(desc.desc, Tiles):
             slabs = slabs_of(desc.desc)
             local = load(slabs, path, dtype=dtype or desc.dtype, **options)
-            plan(slabs, desc.desc)(local, desc.local)
+            plan_between(slabs, desc.desc)(local, desc.local)
         else:
             load(desc.desc, path, desc.local, dtype=dtype, **options)
         return desc

@@ -25,11 +25,11 @@ from ..comm.group import Group
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..comm.node import machine
-from ..door import plan
 from ..errors import FileError
 from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
+from ..redistribution import plan_between
 from .contents import FileArray, FilePart, Region, check_ordinary
 from .progress_bar import Advance, progress_bar
 
@@ -297,7 +297,7 @@ class ArrayFile(ABC):
             for slab in slabs(desc, array, array.read_unit, self.callers):
                 part = on_all(self.group, functools.partial(read_part, slab))
                 # On the whole communicator, here and below: some ranks may have no part of a slab.
-                plan(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
+                plan_between(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 
     def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
@@ -313,7 +313,7 @@ class ArrayFile(ABC):
         with self.opened("r+") as file, self._progress("save", array, desc, progress) as advance:
             for slab in slabs(desc, array, array.write_unit, self.callers):
                 part = on_all(self.group, functools.partial(slab.layout.empty, array.dtype, order=array.order))
-                plan(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
+                plan_between(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
                 on_all(self.group, functools.partial(write_part, slab, part))
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 

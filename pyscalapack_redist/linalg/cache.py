@@ -95,8 +95,8 @@ class Cache:
             while len(self._plans) > MOST_PLANS:
                 self._plans.popitem(last=False)
             return plan
-        inside = plan.inside.with_layouts(source, target, dtype)
-        return plan if inside is plan.inside else type(plan)(inside)
+        known = self._plans[key] = plan.for_arrays(source, target, dtype)
+        return known
 
     # -- rates
 

@@ -19,10 +19,9 @@ from .. import tracing
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..distributed_array import DistributedArray
-from ..engine.make import batch
-from ..engine.redistribution import Redistribution
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
+from ..redistribution import Redistribution, batch
 from .matrix_parts import indices_at
 from .problem import Problem
 from .product_grids import (

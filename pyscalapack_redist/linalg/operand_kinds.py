@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..adapters.adapter import adapter_of
-from ..adapters.arguments import layout_of_argument, to_distributed
 from ..adapters.pairs import Pairs
+from ..arguments import Needs, in_slabs, move, read_argument
 from ..conversion import convert
 from ..distributed_array import DistributedArray
-from ..door import in_slabs, move
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from ..layout.tiles import LAYOUTS
@@ -60,12 +59,12 @@ class ConvertedOperands:
                 self._like = argument
                 if adapter_of(argument) is not None or _is_of_tiles(argument):
                     return None
-            return layout_of_argument(name, argument, None, other)
+            return read_argument(name, argument, None, other, Needs.LAYOUT).content
         if (
             isinstance(argument, tuple) and adapter_of(argument) is None
         ):  # factors with pivots, or whether they are lower
             return tuple([self._read(name, item, other, True) for item in argument])
-        array = to_distributed(name, argument, None, other)
+        array = read_argument(name, argument, None, other).content
         if not isinstance(array, Distributed):
             return array
         if not isinstance(array.desc, Descriptor):

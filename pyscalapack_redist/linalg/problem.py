@@ -22,15 +22,14 @@ from ..comm.guard import Guard, GuardedWork
 from ..comm.mpi import MPI
 from ..comm.progress import hold_interrupts
 from ..distributed_array import DistributedArray
-from ..door import plan
 from ..engine.ownership import why_not_written
-from ..engine.redistribution import Redistribution
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, kind_of, shown
 from ..layout.array_arithmetic import Distributed, descriptor_of
 from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid, same_ranks
+from ..redistribution import Redistribution, plan_between
 from ..scalapack.calls import ConvergenceError, NotFiniteError, run_together
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.scaling import exponent_of, times_power
@@ -508,7 +507,7 @@ class Problem:
     def plan(self, source: Descriptor, target: Descriptor, **options: Any) -> Redistribution:
         """A plan on the communicator of all operands. Collective."""
         with self.in_step():
-            return plan(source, target, comm=self._comm, **options)
+            return plan_between(source, target, comm=self._comm, **options)
 
     def to_result(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
         """Bring a result into a layout; by default `target`."""

@@ -37,13 +37,18 @@ def leg_report(plan: Plan, stage: Stage, dtype: DTypeLike | None) -> Report:
     return _report(plan, [stage], _items(_dtypes(plan, dtype)))
 
 
-def report_of(plan: Plan, dtype: Dtypes) -> Report:
-    """Report a plan for this rank, or on paper for all ranks."""
+def report_of(plan: Plan, dtype: Dtypes, last_seconds: Sequence[float | None] = ()) -> Report:
+    """Report a plan for this rank, or on paper for all ranks.
+
+    `last_seconds` are of its last use, and after these of the last uses of a batch's plans.
+    """
     dtypes = _dtypes(plan, dtype)
     items, direct, between = _items(dtypes), None, 0
     if plan.is_batch:
-        parts = enumerate(zip(plan.parts, dtypes, strict=True))
-        legs = [replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts]
+        parts = enumerate(zip(plan.parts, dtypes, strict=True), start=1)
+        legs = [
+            replace(report_of(part, kind, last_seconds[k : k + 1]), name=f"plan {k - 1}") for k, (part, kind) in parts
+        ]
     elif plan.direct_stage is None:
         legs = _report_moves(plan, plan.legs[0], items)
     else:
@@ -62,12 +67,12 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
         direct=direct,
         between_bytes=between,
         peak_bytes=_peak_bytes(plan, items),
-        last_seconds=plan.last_run.seconds,
+        last_seconds=last_seconds[0] if last_seconds else None,
     )
 
 
 @holding_interrupts
-def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
+def report_of_all(plan: Plan, dtype: Dtypes, last_seconds: Sequence[float | None] = ()) -> Report | None:
     """Report a plan for all ranks; None on a rank that takes no part in it. Collective over the plan's ranks."""
     group = plan.group
     if group is None:
@@ -84,7 +89,7 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
                 differences = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in first_rank.items())
                 raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {differences}")
             common_dtypes.append(next(iter(first_rank), None))
-        return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
+        return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0], last_seconds)
 
     with agreement(group, "report", combine=list) as agreed:
         agreed.give(_dtypes(plan, dtype))

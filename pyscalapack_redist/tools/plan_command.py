@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import schedules
-from ..door import plan as make_plan
+from ..distributed_array import plan as make_plan
 from ..drawing.figures import number_cells
 from ..engine.panels import PANELS
 from ..errors import DescriptorError, ScheduleError

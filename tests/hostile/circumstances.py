@@ -203,7 +203,7 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
     ),
     "names for numbers": (
         "comm.groups.CREATION_TAG", "comm.series.FAILED", "engine.binding.ONE", "engine.binding.ZERO", "engine.messages.NONE",
-        "engine.plan.ASKS_DTYPES", "engine.redistribution.LARGEST_RANK", "layout.arrays.CUDA", "layout.arrays.HOST",
+        "engine.bindings.ASKS_DTYPES", "layout.arrays.CUDA", "layout.arrays.HOST",
         "linalg.elpa.INTERFACE", "linalg.elpa.ONE_STAGE", "linalg.facts.FORM_STREAMS", "linalg.facts.LEAST_EXPONENT",
         "linalg.random_vectors.SEED",
     ),

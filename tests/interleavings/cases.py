@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyscalapack_redist import Descriptor, ProcessGrid, Redistribution, batch, redistribute
+from pyscalapack_redist import Descriptor, ProcessGrid, batch, redistribute
 from pyscalapack_redist.comm import progress, series
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.vote import Statement, Vote
@@ -119,7 +119,7 @@ def play(rank: Rank) -> None:
             continue
         me = rank.rank
         if step.ways[me] == "agree":
-            rank.did[number] = agree(rank, rank.plans[step.plan].inside.group, step.faults[me])
+            rank.did[number] = agree(rank, rank.plans[step.plan].plan.group, step.faults[me])
             continue
         name = step.plan + "+" * (step.knows_dtype[me] and step.plan + "+" in rank.plans)
         use = Use(rank, rank.plans[name], number, step.orders[me], step.faults[me])
@@ -146,7 +146,7 @@ def play(rank: Rank) -> None:
 def again(rank: Rank) -> None:
     """All plans can be used, and nothing is left over."""
     for k, name in enumerate(rank.world.last):
-        if name in rank.plans and rank.plans[name].inside.group.abort_reason is None:
+        if name in rank.plans and rank.plans[name].plan.group.abort_reason is None:
             Use(rank, rank.plans[name], LAST + k, ("FF", "CC")[(k + rank.rank) % 2]).call()
         rank.persistently(rank.drain)
     assert not progress.tasks_in_flight(), progress.tasks_in_flight()
@@ -176,7 +176,7 @@ def bound_by_the_first(world: EngineWorld) -> None:
     so many calls of the plan later; then none is good any more. Nothing is left over.
     """
     world.returned()
-    reasons = {plan.inside.group.abort_reason for rank in world.ranks for plan in rank.plans.values()} - {None}
+    reasons = {plan.plan.group.abort_reason for rank in world.ranks for plan in rank.plans.values()} - {None}
     if reasons:  # a rank that is interrupted twice before its call begins leaves the others alone
         assert len(set(world.interrupted)) < len(world.interrupted), reasons
         assert any("KeyboardInterrupt" in str(reason) for reason in reasons), reasons
@@ -203,7 +203,7 @@ def _bound_by_its_first(world: EngineWorld, name: str) -> None:
         return  # nobody can tell whether that was the first good call
     first = next((call for call in range(len(numbers)) if "done" in by_call[call]), len(numbers))
     failed = None
-    voted = all(rank.plans[name].inside.series is None for rank in world.ranks)  # in each call
+    voted = all(rank.plans[name].bindings.series is None for rank in world.ranks)  # in each call
     has_faults = any(world.script[number].faults != (None,) * len(became) for number in numbers)
     for call, outcomes in enumerate(by_call):
         wrongs = [rank for rank in range(len(uses)) if uses[rank][call].fault not in (None, "rest")]
@@ -271,7 +271,7 @@ def ending(rank: Rank) -> None:
     if rank.rank == len(rank.world.script) % 2:
         if rank.world.script[0].ways[0] == "start":
             use.start()
-        plan.inside.group.end()
+        plan.plan.group.end()
         return
     if way:
         use.call()
@@ -315,7 +315,7 @@ def same_everywhere(world: EngineWorld) -> None:
     assert not left, left
     for rank in world.ranks:
         for plan in rank.plans.values():
-            assert plan.inside.group.abort_reason is None, f"rank {rank.rank}: {plan.inside.group.abort_reason}"
+            assert plan.plan.group.abort_reason is None, f"rank {rank.rank}: {plan.plan.group.abort_reason}"
     for number in sorted(set().union(*(rank.did for rank in world.ranks))):
         ranks = [rank.rank for rank in world.ranks if number in rank.did]
         became = [_settled(world.ranks[rank].did[number]) for rank in ranks]
@@ -361,7 +361,7 @@ def after_death(world: EngineWorld) -> None:
             for use in rank.did.values():
                 _settled(use)
             for plan in rank.plans.values():
-                assert not world.waiting or plan.inside.group.abort_reason is None, "other ranks do not know of it"
+                assert not world.waiting or plan.plan.group.abort_reason is None, "other ranks do not know of it"
 
 
 def after_abort(world: EngineWorld) -> None:
@@ -415,7 +415,7 @@ def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank
 
     def wanted(rank: Rank) -> dict[str, Any]:
         plan = plan_of(rank, a, b, **options)
-        return {"plan": plan, "plan+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))}
+        return {"plan": plan, "plan+": plan.for_arrays(plan.desc_a, plan.desc_b, np.dtype(np.float64))}
 
     return wanted
 
@@ -454,7 +454,7 @@ def short_pieces(rank: Rank) -> dict[str, Any]:
     """A plan whose messages go in short pieces of many at a time, as on slow links."""
     plans = usual(exchange="windowed", memory_limit=100)(rank)
     for plan in plans.values():
-        for stage in plan.inside.stages:
+        for stage in plan.plan.stages:
             stage.options = stage.options._replace(cutting=Cutting(16, 3, spread=True))
     return plans
 
@@ -468,7 +468,7 @@ def directions(rank: Rank) -> dict[str, Any]:
     plans["first to last"] = plan_of(rank, "0", last)
     dtype = np.dtype(np.float64)
     return plans | {
-        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, dtype)) for name, plan in plans.items()
+        f"{name}+": plan.for_arrays(plan.desc_a, plan.desc_b, dtype) for name, plan in plans.items()
     }
 
 
@@ -518,7 +518,7 @@ def copying(rank: Rank) -> dict[str, Any]:
     plans = {"to copies": plan_of(rank, "rows", "copies"), "from copies": plan_of(rank, "copies", "columns")}
     plans["copies of one"] = plan_of(rank, "0", "copies")
     return plans | {
-        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))
+        f"{name}+": plan.for_arrays(plan.desc_a, plan.desc_b, np.dtype(np.float64))
         for name, plan in plans.items()
     }
 
@@ -530,7 +530,7 @@ def tiling(rank: Rank) -> dict[str, Any]:
     """Plans from and to tiles."""
     plans = {"to tiles": plan_of(rank, "rows", "tiles"), "from tiles": plan_of(rank, "tiles", "columns")}
     return plans | {
-        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))
+        f"{name}+": plan.for_arrays(plan.desc_a, plan.desc_b, np.dtype(np.float64))
         for name, plan in plans.items()
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from one_rank import OneRank
 
-from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
-from pyscalapack_redist import distributed_array as redistributions
+from pyscalapack_redist import Descriptor, ProcessGrid, Tiles, distributed_array, redistribution
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import agreement, groups, progress, series, waiting
@@ -27,8 +27,7 @@ from pyscalapack_redist.comm.log_steps import Rows
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.series import Series, Settling
 from pyscalapack_redist.comm.vote import Vote, Voting
-from pyscalapack_redist.engine import make
-from pyscalapack_redist.engine import plan as plans
+from pyscalapack_redist.engine import batch, bindings, make
 from pyscalapack_redist.engine import transfer as transfers
 from pyscalapack_redist.engine.terms import Terms
 from pyscalapack_redist.errors import CollectiveError
@@ -119,7 +118,8 @@ class Team:
             group.comm, group.resources, group.attachments, group._freed = Private(channel), {}, {}, False  # type: ignore[assignment]
             group._waiting._timeout = world.report_after
             group.watch = world.watches[rank]
-            group.plans.update(self._kept.get(rank, ()))
+            for key, entry in self._kept.get(rank, ()):
+                group.plans[key] = replace(entry, for_users=dict(entry.for_users))
 
     def keep(self) -> None:
         """Have the plans that there are now from the beginning."""
@@ -163,10 +163,10 @@ class Setting:
             team.begin(world)
         for by_name in self.plans:
             for plan in by_name.values():
-                plan.inside.bindings.clear()
-                if plan.inside.terms is not None:
-                    plan.inside.terms = Terms()
-                    plan.inside.pairs = (plan.inside.pairs[0]._replace(dtype=None),)
+                plan.bindings.by_factors.clear()
+                if plan.bindings.terms is not None:
+                    plan.bindings.terms = Terms()
+                    plan.bindings.plan = plan.plan.for_arrays(plan.desc_a, plan.desc_b, None)
         self._show(world)
 
     def _show(self, world: EngineWorld) -> None:
@@ -195,7 +195,7 @@ class Setting:
 
     def numbers(self, plan: Any, k: int, rank: int, after: bool) -> NDArray[Any] | None:
         """What a rank holds before or after, in an array whose elements are numbered; None outside the grid."""
-        pair = plan.inside.pairs[k]
+        pair = plan.plan.pairs[k]
         key = id(plan), k, after
         if key not in self._numbers:
             desc = pair.desc_b if after else pair.desc_a
@@ -430,7 +430,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "hold_interrupts", _Held),
     (transfers, "hold_interrupts", _Held),
-    *((module, "hold_interrupts", _Held) for module in (guards, agreement, make, redistributions)),
+    *((module, "hold_interrupts", _Held) for module in (guards, agreement, make, distributed_array, redistribution)),
     (guards, "current_hold", lambda: _here().hold),
     (progress, "force_interrupts", lambda *patience: None),
     (progress, "thread_state", None),
@@ -444,7 +444,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (groups, "_never_freed", _Kept()),
     (groups, "_forked", None),  # the explorer forks, and its ranks use no MPI
     (waiting, "_report", lambda *what: None),
-    (plans, "Call", _call),
+    (bindings, "Call", _call),
     (transfers, "allocate", _allocate_or_fail),
     (transfers.Transfer, "__init__", _begun(transfers.Transfer.__init__)),
     (transfers.Transfer, "call_again", _begun(transfers.Transfer.call_again)),
@@ -461,7 +461,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (Series, "cast_vote", _with_purpose(Series.cast_vote, lambda series: f"vote {series.votes + 1} of {series.tag}")),
     (Series, "count_vote", _with_purpose(Series.count_vote, lambda series: f"vote {series.votes} of {series.tag}")),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
-    (make, "group_of", _group_of),
+    *((module, "group_of", _group_of) for module in (make, batch)),
     *((layout, name, _made(getattr(layout, name))) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
     (Descriptor, "_maker", _making),
 ]
@@ -590,7 +590,7 @@ class Use:
         self.outs: list[Any] = []
         self.expected: list[Any] = []
         numbers = rank.world.setting.numbers
-        for k, pair in enumerate(plan.inside.pairs):
+        for k, pair in enumerate(plan.plan.pairs):
             a, b = numbers(plan, k, rank.rank, False), numbers(plan, k, rank.rank, True)
             shift = SHIFT * number + 10_000 * k
             self.before.append(None if a is None else a + shift)
@@ -622,11 +622,11 @@ class Use:
         rank.did[number] = self
 
     def _arguments(self) -> tuple[Any, Any]:
-        if self.fault == "out" and self.plan.inside.group.queued:
+        if self.fault == "out" and self.plan.plan.group.queued:
             self.fault = None  # those that are queued would meet it
         self.rank.no_memory, self.rank.lacked_memory = self.fault == "out", False
         self.rank.begins = f"use {self.number}"
-        if self.plan.inside.is_batch:
+        if self.plan.plan.is_batch:
             return self.sources, self.targets
         return self.sources[0], self.targets[0]
 
@@ -688,7 +688,7 @@ class Use:
         else:
             self.outcome = "done"
             if called:
-                self.results = result if self.plan.inside.is_batch else [result]
+                self.results = result if self.plan.plan.is_batch else [result]
             self._right()
 
     def _refused(self, error: Exception) -> None:
@@ -701,7 +701,7 @@ class Use:
         """The array is what it was; and `out`, unless elements may have moved before something failed."""
         for before, array in zip(self.before, self.arrays, strict=True):
             assert before is None or _same(before, array), "the array has been changed"
-        if self.plan.inside.group.abort_reason is None and self.plan.inside.series is None:
+        if self.plan.plan.group.abort_reason is None and self.plan.bindings.series is None:
             for out in self.outs:
                 assert out is None or (out == UNTOUCHED).all(), f"out has been touched:\n{out}"
 
@@ -739,7 +739,7 @@ class Use:
         ]
         if not outs:
             return "unknown"
-        if self.plan.inside.series is not None:
+        if self.plan.bindings.series is not None:
             return "unknown"
         if all((out == UNTOUCHED).all() for out, _ in outs):
             return "refused"

@@ -67,7 +67,7 @@ def check(plan: psr.Redistribution, totals: Report, pairs: Counter[tuple[int, in
             come[message.peer, rank] += message.size
         assert come == {pair: size for pair, size in moved.items() if pair[1] == rank}
     assert found == pairs
-    rows, table = traffic_table(plan.inside.moves)
+    rows, table = traffic_table(plan.plan.moves)
     assert rows.tolist() == ranks
     assert {(ranks[p], ranks[q]): int(table[p, q]) for p, q in zip(*np.nonzero(table), strict=True)} == dict(pairs)
 

@@ -25,7 +25,7 @@ from ... import blacs
 from ..._kernels.boxes import Box
 from ..._kernels.bundle import address_of, dense_strides
 from ...comm.mpi import MPI
-from ...door import plan
+from ...distributed_array import plan
 from ...engine.messages import messages_of
 from ...engine.options import AGREE
 from ...errors import ArrayError, LibraryError

@@ -66,9 +66,9 @@ def arrays_may_be_others() -> None:
                 if use % 5 == 3:
                     out = np.asfortranarray(out)
                 move.check(move.plan(a, None if use % 5 == 4 else out), use, dtype)
-            assert (move.plan.inside.series is not None) == ALL_APART
+            assert (move.plan.bindings.series is not None) == ALL_APART
             calls = 3 * series.PERIOD + 4  # since the first
-            assert not ALL_APART or move.plan.inside.series.calls == calls
+            assert not ALL_APART or move.plan.bindings.series.calls == calls
 
 
 def several_are_in_flight() -> None:
@@ -139,7 +139,7 @@ def other_operations_after_a_queued_start() -> None:
             with contextlib.suppress(psr.ArrayError, psr.CollectiveError):
                 first.wait()
         second = move.plan.start(move.source(1), move.b.empty(np.float64))
-        assert move.plan.inside.group.combine(RANK) == list(range(SIZE))
+        assert move.plan.plan.group.combine(RANK) == list(range(SIZE))
         move.check(second.wait(), 1)
 
 
@@ -224,10 +224,10 @@ def calls_are_counted_alike() -> None:
         time.sleep(0.2)
     with pytest.raises(psr.RedistributionError):
         another_factor(move, 4) if RANK == 0 else move.works(MOST, 4)
-    count = move.plan.inside.group.call_count
+    count = move.plan.plan.group.call_count
     assert len(set(WORLD.allgather(count))) == 1
     other.works(3)
-    assert move.plan.inside.group.call_count == count + 3
+    assert move.plan.plan.group.call_count == count + 3
     waiting.FAILURE_SECONDS = before
     comm.Free()
     assert not groups._never_freed

@@ -301,7 +301,7 @@ def tags_come_again() -> None:
         channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)
     ):
         plans = [psr.redistribute(a, b, exchange=name) for name in ("synchronized", "windowed", "nonblocking")]
-    assert plans[0].inside.group is None or plans[0].inside.group.channel.tags == 16
+    assert plans[0].plan.group is None or plans[0].plan.group.channel.tags == 16
     for _ in range(3):
         outs = [plan.start((k + 1) * numbers(a)) for k, plan in enumerate(plans * 4)]
         for k in range(len(outs))[:: -1 if WORLD.rank % 2 else 1]:

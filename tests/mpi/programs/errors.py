@@ -376,7 +376,7 @@ def planning() -> None:
 def conversations() -> None:
     """No memory to tell the others something, or to answer them, or to go on after a vote."""
     a, out, move = numbers(A), B.zeros(), psr.redistribute(A, B)
-    group, none_left = move.inside.group, MemoryError("none left")
+    group, none_left = move.plan.group, MemoryError("none left")
     assert group is not None
 
     class Large:

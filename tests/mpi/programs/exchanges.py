@@ -99,7 +99,7 @@ def check_steps(channel: MPIChannel, radix: int, block: int, without: tuple[int,
 def with_vote(radix: int, messages: int) -> None:
     """Small messages between nodes travel with the vote: few for each rank, however many peers it has. Each is a node."""
     plan = psr.redistribute(*pair((60, 40), (2, 3), (3, 2)))
-    group = plan.inside.group
+    group = plan.plan.group
     assert group is not None
     assert group.radix == radix
     assert "bruck" in str(plan.report()), plan.report()
@@ -156,8 +156,8 @@ def short_pieces() -> None:
     n, peers = 512, SIZE - 1
     plan = psr.redistribute(*pair((n, n), (1, n), (n, 1)), dtype=np.float64)
     assert plan.report().exchange in ("windowed", "shared"), plan.report()
-    assert plan.inside.group is not None
-    channel: Any = plan.inside.group.channel
+    assert plan.plan.group is not None
+    channel: Any = plan.plan.group.channel
     sent: list[tuple[int, int]] = []
     synchronous = channel.send_synchronously
 
@@ -298,9 +298,9 @@ def large_chunks(calls: int) -> None:
             assert np.array_equal(plan(before, out), wanted), f"blocks of {block}, {dtype}, {op}"
             again = plan(before, out, alpha=2, beta=-1)
             assert np.array_equal(again, wanted), f"blocks of {block}, {dtype}, {op}: a sum"
-    assert plan.inside.group is not None
-    assert plan.inside.group.node is not None
-    ring = plan.inside.group.node.ring
+    assert plan.plan.group is not None
+    assert plan.plan.group.node is not None
+    ring = plan.plan.group.node.ring
     assert ring is not None
     ways = [way for rank, way in enumerate(ring.streams_by_rank()) if rank != ring.rank]
     assert None not in ways, f"how the other ranks of the node write chunks was not tried: {ways}"

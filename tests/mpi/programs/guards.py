@@ -32,9 +32,9 @@ from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.guard import Guard
 from pyscalapack_redist.engine import make, transfer
-from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.files.binary_file import BinaryFile
 from pyscalapack_redist.linalg import problem, systems
+from pyscalapack_redist.redistribution import Redistribution
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE, BAD = WORLD.rank, WORLD.size, 1

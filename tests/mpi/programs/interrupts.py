@@ -24,7 +24,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import caches, channel, groups, progress, waiting
-from pyscalapack_redist.engine import make as batches
+from pyscalapack_redist.engine import batch as batches
 from pyscalapack_redist.engine.transfer import MOVING, Transfer
 
 WORLD = MPI.COMM_WORLD
@@ -93,7 +93,7 @@ def again_at_any_line() -> None:
         move.check(out)
         if WORLD.bcast(lines) <= late:
             break
-    assert late > 5 or move.plan.inside.group.voting_ring is None, late  # of a compiled call
+    assert late > 5 or move.plan.plan.group.voting_ring is None, late  # of a compiled call
 
 
 def lines_after_an_interrupt(call: Callable[[], object], late: int) -> int:
@@ -153,7 +153,7 @@ def plans_are_kept_in_one_order() -> None:
         return ranks.voting_ring is not None or ranks.channel.comm.Iprobe(MPI.ANY_SOURCE, ranks._notices - 1)
 
     def agree(n: int) -> Any:
-        return psr.redistribute(*(psr.Descriptor((n, 8), 4, grid) for grid in grids)).inside.group
+        return psr.redistribute(*(psr.Descriptor((n, 8), 4, grid) for grid in grids)).plan.group
 
     with mock.patch.object(caches, "MOST_PLANS", 2):
         for _ in range(3):
@@ -218,8 +218,8 @@ def another_thread_goes_on() -> None:
         with interrupted():
             psr.batch(move.plan)
         WORLD.Barrier()
-        (agreement,) = move.plan.inside.group.interrupted
-        while move.plan.inside.group.count(agreement._voting) is None:
+        (agreement,) = move.plan.plan.group.interrupted
+        while move.plan.plan.group.count(agreement._voting) is None:
             pass
     else:
         WORLD.Barrier()
@@ -228,7 +228,7 @@ def another_thread_goes_on() -> None:
     thread = threading.Thread(target=move.works)
     thread.start()
     thread.join()
-    assert not move.plan.inside.group.interrupted
+    assert not move.plan.plan.group.interrupted
     move.works()
 
 
@@ -239,7 +239,7 @@ def tags_come_again() -> None:
         channel.MPIChannel, "__init__", functools.partialmethod(few_tags, channel.MPIChannel.__init__)
     ):
         move = Moves(comm=comm)
-    ranks, transfers = move.plan.inside.group, []
+    ranks, transfers = move.plan.plan.group, []
     assert ranks._most_tickets == 5
 
     def start(source: Any) -> None:
@@ -429,7 +429,7 @@ def after_the_vote_is_counted() -> None:
         else:
             plan(local, out)
     assert len(interrupts) == (RANK == 0)
-    group = plan.inside.group
+    group = plan.plan.group
     assert group is not None
     while group.transfers:
         progress.advance_others()

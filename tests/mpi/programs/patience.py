@@ -100,7 +100,7 @@ def plan_on(nodes: str) -> tuple[MPI.Intracomm, Any]:
     plan: Any = psr.redistribute(*layouts(comm))
     use(plan)
     use(plan)
-    plan.inside.group._waiting._timeout = 20 * TICK
+    plan.plan.group._waiting._timeout = 20 * TICK
     WORLD.Barrier()
     return comm, plan
 
@@ -206,7 +206,7 @@ def at_work() -> None:
 def endless() -> None:
     """With a timeout of 0 no rank reports."""
     comm, plan = plan_on("0,0,0,0")
-    plan.inside.group._waiting._timeout = 0
+    plan.plan.group._waiting._timeout = 0
     with heard(()) as clock:
         if RANK == 2:
             clock.wait_until(60)

@@ -204,7 +204,7 @@ def run_case(rng: np.random.Generator, place: Place, way: dict[str, Any]) -> Cou
                 member.check(call, result, out)
     found = case.features()
     found["intercommunicator"] += place.joins_two
-    found["compiled"] += any(each.call or each.idle for some in plan.inside.bindings.values() for each in some)
+    found["compiled"] += any(each.call or each.idle for some in plan.bindings.by_factors.values() for each in some)
     return found
 
 
@@ -238,7 +238,7 @@ def run_batch(rng: np.random.Generator, place: Place, way: dict[str, Any]) -> Co
             for member, call in zip(members, calls, strict=True):
                 member.check_untouched(call)
             continue
-        assert not fails or batch.inside.group is None or place.joins_two, (
+        assert not fails or batch.plan.group is None or place.joins_two, (
             f"a call with a fault has not failed: {calls}"
         )
         if not fails:

@@ -94,12 +94,12 @@ def factors_that_are_remembered() -> None:
         out = b.from_function(value)
         plan(local, out, alpha=np.float64(k), beta=np.array(2.0))
         assert np.array_equal(out, b.from_function(lambda i, j, k=k: (k + 2) * value(i, j)))
-    assert sum(map(len, plan.inside.bindings.values())) <= 8
+    assert sum(map(len, plan.bindings.by_factors.values())) <= 8
     for agree in ("always", "first"):
         plan = psr.redistribute(a, b, dtype=float, agree=agree)
         for _ in range(3):  # NaN, which is not equal to itself
             assert np.isnan(plan(local, alpha=float("nan"))).all()
-        assert sum("nan" in repr(key) for key in plan.inside.bindings) == 1
+        assert sum("nan" in repr(key) for key in plan.bindings.by_factors) == 1
 
 
 def factors_of_kinds_that_numpy_has() -> None:
@@ -197,8 +197,8 @@ def windows_of_an_array() -> None:
     corners = [(slice(0, 11), slice(0, 20)), (slice(11, 30), slice(0, 7)), (slice(11, 30), slice(7, 20))]
     plans = [psr.redistribute(rows[corner], columns[corner]) for corner in corners]
     batch = psr.batch(*plans)
-    if batch.inside.group is not None and batch.inside.group.links is not None:
-        cutting = batch.inside.stages[0].options.cutting
+    if batch.plan.group is not None and batch.plan.group.links is not None:
+        cutting = batch.plan.stages[0].options.cutting
         short = SHORTEST_PIECE <= (cutting.nbytes or 0) <= LONGEST_PIECE
         assert short if cutting.spread else cutting.nbytes == FAST_PIECE, cutting
         assert (cutting.window or 0) >= SMALLEST_WINDOW, cutting

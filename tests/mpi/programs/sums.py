@@ -173,7 +173,7 @@ def methods_and_arrays() -> None:
 
 def one_summand_is_an_ordinary_move() -> None:
     plan = psr.redistribute(ROWS, WHOLE, reduce="sum")
-    assert len(plan.inside.stages) == 1
+    assert len(plan.plan.stages) == 1
     values = summand(0, ROWS.shape, np.int16)
     assert np.array_equal(plan(local_part(ROWS, values, "F")), values)
 

@@ -47,7 +47,7 @@ def used_plan(seconds: float) -> Any:
     comm = WORLD.Dup()
     plan: Any = psr.redistribute(*layouts(comm))
     use(plan)
-    plan.inside.group._waiting._limit = seconds
+    plan.plan.group._waiting._limit = seconds
     WORLD.Barrier()
     return plan
 
@@ -81,7 +81,7 @@ def late(call: Callable[[Any], Any]) -> None:
 def works(place: Any, name: str, worker: int, call: Callable[[Any], Any]) -> None:
     """One rank works for longer than the limit in a function that all may call; nobody reports it, and all goes on."""
     plan, original, output = used_plan(LIMIT), getattr(place, name), io.StringIO()
-    plan.inside.group._waiting._timeout = LIMIT
+    plan.plan.group._waiting._timeout = LIMIT
     calls = []
 
     def slow(*arguments: Any, **options: Any) -> Any:

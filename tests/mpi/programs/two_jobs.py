@@ -70,7 +70,7 @@ def main() -> None:
             if "one-port" not in str(error) and "via" not in str(error):
                 raise
             continue
-        assert psr.redistribute(*pair, dtype=dtype, **ways).inside.identity == plan.inside.identity
+        assert psr.redistribute(*pair, dtype=dtype, **ways).plan.identity == plan.plan.identity
         kept.append((plan, own, sends, shape, dtype))
         for step in range(3):
             move(plan, own, sends, drawn(seed, step, shape, dtype))

@@ -45,7 +45,7 @@ def late(stream: TextIO | None) -> None:
     grids = psr.ProcessGrid((2, 1), comm), psr.ProcessGrid((1, 2), comm)
     plan: Any = psr.redistribute(psr.Descriptor((40, 30), 4, grids[0]), psr.Descriptor((40, 30), 9, grids[1]))
     use(plan)
-    plan.inside.group._waiting._timeout = 0.1
+    plan.plan.group._waiting._timeout = 0.1
     WORLD.Barrier()
     if RANK == 1:
         WORLD.recv(source=0, tag=TAG)
@@ -56,7 +56,7 @@ def late(stream: TextIO | None) -> None:
             use(plan)
         finally:
             sys.stderr, waiting._report = kept, report
-    plan.inside.group._waiting._timeout = 0
+    plan.plan.group._waiting._timeout = 0
     use(plan)
     comm.Free()
 

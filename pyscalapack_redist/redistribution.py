@@ -1,6 +1,6 @@
-"""The user's side of a plan: `Redistribution` is called, started, profiled, reported and drawn.
+"""The user's plan: `Redistribution` takes arrays, is called, started, profiled, reported and drawn, and gives results.
 
-The engine's side is `Plan` (engine/plan.py), in its attribute `inside`.
+`planned` and `batch` make it, of a `Plan` of the engine on which all ranks agree.
 """
 
 from __future__ import annotations
@@ -8,31 +8,40 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .. import tracing
-from .._lazy import load_above
-from ..comm import progress
-from ..comm.guard import Guard
-from ..errors import CollectiveError, RedistributionError
-from ..exchanges import Message
-from ..layout.array_arithmetic import Distributed
-from ..layout.letters import transposes
-from ..reports import Profile, Report
-from ..schedules.layout_orders import process_coords
-from ..schedules.orders import Order
-from ..tracebacks import brief_methods, shorten
-from .binding import ONE, PLAIN, ZERO, Binding, factors_key
-from .messages import messages_of as rank_messages
-from .operands import find_wrapped, finish_call
-from .operation import MatrixPart
-from .plan import Plan
-from .stages import Move, Stage
-from .transfer import Transfer
-from .use import first_binding, start_use
+from . import tracing
+from .comm import progress
+from .comm.guard import Guard
+from .comm.progress import hold_interrupts
+from .door import in_form_of, local_arrays, marking
+from .engine.batch import agreed_batch
+from .engine.binding import ONE, PLAIN, ZERO, Binding, factors_key
+from .engine.bindings import Bindings
+from .engine.make import PlanEntry, agreed_plan
+from .engine.messages import messages_of as rank_messages
+from .engine.operands import find_wrapped, finish_call
+from .engine.operation import MatrixPart
+from .engine.options import USUAL, Options, PlanKeywords, overwriting, read_options
+from .engine.plan import Plan
+from .engine.spec import RETURNS_PLAN
+from .engine.stages import Move, Stage
+from .engine.terms import Terms
+from .engine.transfer import Transfer
+from .engine.use import first_binding, start_use
+from .errors import CollectiveError, DescriptorError, RedistributionError, ScheduleError
+from .exchanges import Message
+from .exchanges.exchange import MEMORY_LIMIT
+from .layout.array_arithmetic import Distributed
+from .layout.letters import transposes
+from .layout.tiles import Layout
+from .reports import Profile, Report
+from .schedules.layout_orders import process_coords
+from .schedules.orders import Order
+from .tracebacks import brief_methods, shorten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 D = TypeVar("D", bound=Distributed)
 LARGEST_RANK = 2**62
+MOST_FOR_USERS = 4  # plans that a group keeps for one request, with arrays stored otherwise or of other dtypes
 
 
 @brief_methods
@@ -59,18 +69,31 @@ class Redistribution:
         The trapezoid of A that is moved; None for all of it.
     plans : tuple of Redistribution
         The plans of a batch.
-    inside : Plan
-        The engine's side of the plan.
+    bindings : Bindings
+        What is kept of its uses, and the engine's `Plan`.
     """
 
-    def __init__(self, inside: Plan, plans: Sequence[Redistribution] = ()) -> None:
-        self.inside, self.plans = inside, tuple(plans)
+    def __init__(self, bindings: Bindings, plans: Sequence[Redistribution] = ()) -> None:
+        self.bindings, self.plans = bindings, tuple(plans)
+
+    @property
+    def plan(self) -> Plan:
+        """What the engine made of the request."""
+        return self.bindings.plan
 
     def __len__(self) -> int:
-        return len(self.inside.pairs)
+        return len(self.plan.pairs)
 
     def __bool__(self) -> bool:
         return True
+
+    def for_arrays(self, desc_a: Layout, desc_b: Layout, dtype: np.dtype[Any] | None) -> Redistribution:
+        """This plan for local arrays that are stored as in layouts equal to its own, and of this dtype. Not collective."""
+        pair = self.plan.pairs[0]
+        same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
+        if same_dtype and (pair.desc_a._storage, pair.desc_b._storage) == (desc_a._storage, desc_b._storage):
+            return self
+        return Redistribution(Bindings(self.plan.for_arrays(desc_a, desc_b, dtype)))
 
     # -- calls
 
@@ -154,11 +177,11 @@ class Redistribution:
         """
         try:
             if overwrite:
-                return load_above("door").call_consuming(self, a, out, alpha, beta)
+                return self._call_consuming(a, out, alpha, beta)
             if tracing.active and tracing.recording():
                 return call_traced(self, a, out, alpha, beta)
-            plan = self.inside
-            group, terms, call = plan.group, plan.terms, None
+            bindings = self.bindings
+            group, terms, call = bindings.group, bindings.terms, None
             if group is None:
                 return self._start(a, out, alpha, beta).wait()
             tickets = group.tickets if terms is None else terms.tickets(group)
@@ -170,35 +193,66 @@ class Redistribution:
                 if not (progress.thread_state.tasks or group.transfers or group.interrupted):
                     key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
                     try:
-                        binding = plan.bindings[key][0]
+                        binding = bindings.by_factors[key][0]
                     except KeyError:
-                        binding = first_binding(plan, key, a, out, alpha, beta)
+                        binding = first_binding(bindings, key, a, out, alpha, beta)
                     if binding is not None:
                         call, idle = binding.call, binding.idle
                         if call is not None:
                             result = call(a, out)
                         elif idle is not None and group.is_ready:
-                            result = idle.call_again(plan, binding, a, out)
+                            result = idle.call_again(bindings, binding, a, out)
                 if result is NotImplemented:
-                    arrays = find_wrapped(plan, a, out)
+                    arrays = find_wrapped(bindings.plan, a, out)
                     if arrays is not None:
-                        return load_above("door").call_with(self, *arrays, alpha, beta)
-                    transfer = start_use(plan, a, out, alpha, beta)
+                        return self._call_wrapped(*arrays, alpha, beta)
+                    transfer = start_use(bindings, a, out, alpha, beta)
                 elif type(result) is Transfer:  # a compiled call has voted, but the votes differ from the last ones
                     transfer = result
-                elif plan.needs_finishing and call is not None:
-                    return finish_call(plan, a, out, result, alpha, beta)
+                elif call is not None and bindings.plan.needs_finishing:
+                    return finish_call(bindings.plan, a, out, result, alpha, beta)
                 else:
                     return result
             except BaseException as caught:
                 if (tickets.drawn, group.starts) == drawn:
                     # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
-                    return start_use(plan, a, out, alpha, beta, error=caught).wait()
+                    return start_use(bindings, a, out, alpha, beta, error=caught).wait()
                 raise
             return transfer.wait()
         except RedistributionError as error:
             shorten(error, error.__traceback__)
             raise
+
+    def _call_wrapped(self, arrays: Sequence[Any], outs: Sequence[Any], alpha: Any, beta: Any) -> Any:
+        """A call with arrays that are distributed or of other libraries; one, or None, for each pair. Collective, as a call.
+
+        What is raised before the vote is for the caller to report.
+        """
+        guard, plan = Guard(), self.plan
+        local = guard.attempt(lambda: local_arrays(plan, arrays, outs, beta))
+        if local is None:
+            raise guard.error or RuntimeError("internal error: no local arrays; please report it")
+        a, out = local if plan.is_batch else (local[0][0], local[1][0])
+        consume = marking(plan, arrays, outs)
+        if consume is None and find_wrapped(plan, a, out) is None:
+            result: Any = self(a, out, alpha=alpha, beta=beta)
+        else:  # lists of tiles, and subclasses of NumPy's array
+            result = start_use(self.bindings, a, out, alpha, beta, consume=consume).wait()
+        return in_form_of(plan, arrays, outs, result)
+
+    def _call_consuming(self, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
+        """Call a plan that does the same and consumes A. Collective, as a call; all ranks agree on that plan each time."""
+        plan, options = self.plan, self.plan.options
+        if options is None:
+            error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")
+            return start_use(self.bindings, a, out, alpha, beta, error=error).wait()
+        if plan.has_panels:
+            return self(a, out, alpha=alpha, beta=beta)
+        pair = plan.pairs[0]
+        with hold_interrupts():  # of both votes: an interrupt of the first goes into the second
+            # the group keeps the plan: whether this rank has asked for it before says nothing of others
+            consuming = planned(pair.desc_a, pair.desc_b, overwriting(options._replace(dtype=pair.dtype))).plan
+            return consuming(a, out, alpha=alpha, beta=beta)
 
     @overload
     def start(self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ...) -> Transfer[D]: ...
@@ -244,19 +298,27 @@ class Redistribution:
             shorten(error, error.__traceback__)
             raise
 
-    def _start(self, a: Any, out: Any, alpha: Any, beta: Any, **options: Any) -> Transfer[Any]:
-        """Start a transfer, as `start_use`. Arrays of other classes than NumPy's go through the door."""
-        arrays = find_wrapped(self.inside, a, out)
-        if arrays is None:
-            return start_use(self.inside, a, out, alpha, beta, **options)
-        transfer: Transfer[Any] = load_above("door").start_with(self.inside, *arrays, alpha, beta, **options)
-        return transfer
+    def _start(
+        self, a: Any, out: Any, alpha: Any, beta: Any, *, error: BaseException | None = None, **options: Any
+    ) -> Transfer[Any]:
+        """Start a transfer, as `start_use`, of arrays of any class."""
+        bindings, plan = self.bindings, self.plan
+        wrapped = find_wrapped(plan, a, out)
+        if wrapped is None:
+            return start_use(bindings, a, out, alpha, beta, error=error, **options)
+        with Guard(error) as guard:
+            local = None if error is not None else guard.attempt(lambda: local_arrays(plan, *wrapped, beta))
+            sources, targets = local or wrapped
+            a, out = (sources, targets) if plan.is_batch else (sources[0], targets[0])
+            options["convert_result"] = functools.partial(in_form_of, plan, *wrapped)
+            options["consume"] = None if local is None else marking(plan, *wrapped)
+            return start_use(bindings, a, out, alpha, beta, error=guard.take_interrupts(), **options)
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and return the seconds of each part of the work on this rank. Collective; parameters as in a call."""
-        start = functools.partial(self._start, a, out, alpha, beta)
-        profile: Profile = load_above("study.profile").profile_call(self.inside, start)
-        return profile
+        from .study.profile import profile_call
+
+        return profile_call(self.plan, functools.partial(self._start, a, out, alpha, beta))
 
     def __copy__(self) -> Redistribution:
         return self
@@ -276,37 +338,37 @@ class Redistribution:
     @property
     def desc_a(self) -> Any:
         """Layout before; for a batch, that of its first plan."""
-        return self.inside.pairs[0].desc_a
+        return self.plan.pairs[0].desc_a
 
     @property
     def desc_b(self) -> Any:
         """Layout after; for a batch, that of its first plan."""
-        return self.inside.pairs[0].desc_b
+        return self.plan.pairs[0].desc_b
 
     @property
     def op(self) -> str:
         """Operation on A."""
-        return self.inside.pairs[0].op
+        return self.plan.pairs[0].op
 
     @property
     def part(self) -> MatrixPart | None:
         """The trapezoid of A that is moved."""
-        return self.inside.pairs[0].part
+        return self.plan.pairs[0].part
 
     @property
     def schedule(self) -> Order:
         """Order of the messages; with several moves, their combined order."""
-        return self.inside.schedule
+        return self.plan.schedule
 
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
         """This rank's messages, stage by stage: "send", "receive" and "copy" (from its own A to its own B). Not collective."""
-        return _messages_of(self.inside.moves)
+        return _messages_of(self.plan.moves)
 
     @property
     def legs(self) -> tuple[Leg, ...]:
         """The stages of a plan with `via=`, in order; with reduce="sum" the moves of the summands."""
-        return tuple(Leg(self.inside, stage, stage.moves[0]) for stage in self.inside.legs)
+        return tuple(Leg(self.plan, stage, stage.moves[0]) for stage in self.plan.legs)
 
     def messages_of(self, rank: int) -> dict[str, tuple[Message, ...]]:
         """The messages of any rank, in the form of `messages`; none for a rank outside both layouts. Not collective.
@@ -317,8 +379,8 @@ class Redistribution:
             A rank of the layouts' communicator; on paper, a number in `ProcessGrid.ranks`. The `peer` of a message is
             numbered as in `messages`; on paper, as in `ProcessGrid.ranks`.
         """
-        number = range(LARGEST_RANK) if self.inside.group is None else self.inside.group.number
-        return _messages_of([_move_for_rank(move, rank, number) for move in self.inside.moves])
+        number = range(LARGEST_RANK) if self.plan.group is None else self.plan.group.number
+        return _messages_of([_move_for_rank(move, rank, number) for move in self.plan.moves])
 
     def report(self, dtype: DTypeLike | Sequence[DTypeLike] | None = None, *, all_ranks: bool = False) -> Any:
         """Report the messages of this rank and their cost. Not collective; with `all_ranks`, collective over the plan's ranks.
@@ -344,8 +406,10 @@ class Redistribution:
         CollectiveError
             With `all_ranks`: another rank has raised an error, or ranks give different dtypes. Every rank raises.
         """
-        study = load_above("study.report")
-        return study.report_of_all(self.inside, dtype) if all_ranks else study.report_of(self.inside, dtype)
+        from .study.report import report_of, report_of_all
+
+        seconds = [each.bindings.last_run.seconds for each in (self, *self.plans)]
+        return report_of_all(self.plan, dtype, seconds) if all_ranks else report_of(self.plan, dtype, seconds)
 
     def plot(self) -> Figure:
         """Draw the array before and after, with blocks in the colours of their ranks, and the traffic between ranks.
@@ -365,39 +429,42 @@ class Redistribution:
         DescriptorError
             A layout consists of tiles.
         """
-        figure: Figure = load_above("study.pictures").draw_plans([plan.inside for plan in self.plans] or [self.inside])
-        return figure
+        from .study.pictures import draw_plans
+
+        return draw_plans([each.plan for each in self.plans] or [self.plan])
 
     def _rows(self) -> list[tuple[str, str]]:
         """Names and values for a table of the plan."""
-        pair = self.inside.pairs[0]
+        pair = self.plan.pairs[0]
         rows = [("from", repr(pair.desc_a)), ("to", repr(pair.desc_b))]
         rows += [("op", pair.op)] if pair.op != "N" else []
         if pair.part is not None:
             rows.append(("part", f"uplo {pair.part.uplo}, diag {pair.part.diag}, fill {pair.fill}"))
-        if len(self.inside.stages) > 1:
-            what = "panels" if self.inside.has_panels else "summands" if self.inside.is_sum else "legs"
-            rows.append((what, str(len(self.inside.stages if self.inside.has_panels else self.inside.legs))))
+        if len(self.plan.stages) > 1:
+            what = "panels" if self.plan.has_panels else "summands" if self.plan.is_sum else "legs"
+            rows.append((what, str(len(self.plan.stages if self.plan.has_panels else self.plan.legs))))
         return [
             *rows,
-            ("schedule / exchange", f"{self.schedule.name} / {self.inside.exchange_name} ({self.inside.reason})"),
+            ("schedule / exchange", f"{self.schedule.name} / {self.plan.exchange_name} ({self.plan.reason})"),
         ]
 
     def _repr_html_(self) -> str:
-        from ..drawing.svg import beside, table
+        from .drawing.svg import beside, table
 
-        if self.inside.is_batch:
+        if self.plan.is_batch:
             rows = [(f"plan {k}", repr(plan)) for k, plan in enumerate(self.plans)]
-            return table("batch", [*rows, ("exchange", f"{self.inside.exchange_name} ({self.inside.reason})")])
-        pair, text = self.inside.pairs[0], table(type(self).__name__, self._rows())
-        if self.inside.has_tiles:
+            return table("batch", [*rows, ("exchange", f"{self.plan.exchange_name} ({self.plan.reason})")])
+        pair, text = self.plan.pairs[0], table(type(self).__name__, self._rows())
+        if self.plan.has_tiles:
             return text
-        region = load_above("study.pictures").region_of(self.inside, html=True)
+        from .study.pictures import region_of
+
+        region = region_of(self.plan, html=True)
         before = self.desc_a._svg(region[::-1] if transposes(pair.op) else region, "before")
         return beside(text, beside(before, self.desc_b._svg(region, "after")))
 
     def __repr__(self) -> str:
-        return repr(self.inside)
+        return repr(self.plan)
 
 
 class Leg(NamedTuple):
@@ -429,8 +496,163 @@ class Leg(NamedTuple):
 
     def report(self, dtype: DTypeLike | None = None) -> Report:
         """Report the messages of this rank and their cost. Not collective."""
-        report: Report = load_above("study.report").leg_report(self.plan, self.stage, dtype)
-        return report
+        from .study.report import leg_report
+
+        return leg_report(self.plan, self.stage, dtype)
+
+
+class PaperPlan(Redistribution):
+    """A plan on grids without a communicator: it can be studied but not run. Made by `redistribute`. Not collective.
+
+    There is no own rank: `report()` is of all ranks, and `messages_of(rank)` of any. `plot()` and `schedule` work as for any
+    plan. Messages are computed when they are needed; only the steps of a searched schedule are computed at once.
+    """
+
+    @property
+    def messages(self) -> dict[str, tuple[Message, ...]]:
+        """Raises DescriptorError: a plan on paper has no own rank. Use `messages_of(rank)`."""
+        raise DescriptorError(f"{self!r} is on paper and has no own rank: use messages_of(rank)")
+
+    def report(self, dtype: DTypeLike | Any = None, *, all_ranks: bool = True) -> Report:
+        """Report the messages of all ranks. Not collective.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Dtype of the elements; by default the plan's own, else float64.
+        all_ranks : bool
+            Ignored: a report on paper is of all ranks.
+
+        Returns
+        -------
+        Report
+            Without staging memory and times. With `via=`, reduce="sum" and a mirror image, `legs` has a report of each part.
+
+        Raises
+        ------
+        ScheduleError
+            A dimension has too many processes for a table of all pairs.
+        """
+        from .study.report import report_of
+
+        return report_of(self.plan, dtype)
+
+    def __call__(
+        self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0, overwrite: bool = False
+    ) -> NoReturn:
+        """Raises DescriptorError: a plan on paper cannot be run. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            Always; the text names the missing communicators.
+        """
+        self._refuse()
+
+    def start(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
+        """Raises DescriptorError: a plan on paper cannot be run. Not collective."""
+        self._refuse()
+
+    def profile(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
+        """Raises DescriptorError: a plan on paper cannot be run. Not collective."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        shapes = " and ".join(f"ProcessGrid({desc.grid.shape}, comm)" for desc in (self.desc_a, self.desc_b))
+        raise DescriptorError(
+            f"{self!r} is on paper and cannot be run: its grids have no communicator. Make them with one, {shapes}, and "
+            "plan again"
+        )
+
+
+class Planned(NamedTuple):
+    """The plan that all ranks ask for, whether they ask for the redistributed array, and the dtype of the array."""
+
+    plan: Redistribution
+    gives_array: bool
+    dtype: np.dtype[Any] | None
+
+
+def planned(
+    desc_a: object,
+    desc_b: object,
+    options: Options = USUAL,
+    returns: int | None = RETURNS_PLAN,
+    error: BaseException | None = None,
+    held: hold_interrupts | None = None,
+) -> Planned:
+    """The plan for two layouts, on which all ranks agree. Collective; parameters as for `agreed_plan`."""
+    entry, layouts, dtype, gives_array = agreed_plan(desc_a, desc_b, options, returns, error, held)
+    return Planned(_for_user(entry, layouts, dtype), gives_array, dtype)
+
+
+def plan_between(desc_a: object, desc_b: object, **options: Unpack[PlanKeywords]) -> Redistribution:
+    """The plan between two layouts for this package's own arrays. Collective, as `plan`."""
+    return planned(desc_a, desc_b, read_options("plan", options)).plan
+
+
+def _for_user(
+    entry: PlanEntry, layouts: tuple[Layout | None, Layout | None], dtype: np.dtype[Any] | None
+) -> Redistribution:
+    """The plan for arrays of this rank that are stored so; the same one again while the group keeps it."""
+    plan, pair = entry.plan, entry.plan.pairs[0]
+    if plan.group is None:
+        return Redistribution(Bindings(plan)) if plan.paper_exchange is None else PaperPlan(Bindings(plan))
+    a, b = layouts
+    a, b = pair.desc_a if a is None else a, pair.desc_b if b is None else b
+    if plan.options is not None and plan.options.agree != "always":
+        return Redistribution(Bindings(plan.for_arrays(a, b, dtype), Terms()))
+    stored = a._storage, b._storage, dtype
+    known: Redistribution | None = entry.for_users.get(stored)
+    if known is None:
+        while len(entry.for_users) >= MOST_FOR_USERS:
+            del entry.for_users[next(iter(entry.for_users))]
+        known = entry.for_users[stored] = Redistribution(Bindings(plan.for_arrays(a, b, dtype)))
+    return known
+
+
+def local_result(plan: Redistribution, array: Any, out: Any = None, **factors: Any) -> Any:
+    """This rank's local array of B, of a call of a plan with a distributed array, or with None. Collective."""
+    if plan.plan.has_panels and isinstance(array, Distributed):  # which is marked as consumed
+        result = plan(array, out, **factors)
+        return result.local if isinstance(result, Distributed) else result
+    local, target = (each.local if isinstance(each, Distributed) else each for each in (array, out))
+    return plan(local, target, **factors)
+
+
+def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | str = MEMORY_LIMIT) -> Redistribution:
+    """Make one plan of several: one vote for all, and one message for all elements that one process sends to another.
+
+    Collective over all processes of the plans: each gives all plans, in the same order. A process that has no part in one of
+    them gets it from `redistribute` as the others do, which is not collective there. Arrays may be of different shapes,
+    dtypes, layouts, operations and parts (`op`, `uplo`, `fill`), and the plans' sets of processes may differ, also be disjoint.
+
+    Parameters
+    ----------
+    *plans : Redistribution
+        Made by `redistribute` on one communicator, without `via`. Their own schedule, exchange, buffers and memory limit do
+        not matter here. A plan may be given more than once.
+    exchange : {"auto", "shared", "nonblocking"}
+        How the bytes move: through memory shared by the ranks of a node, and by MPI between nodes; or all by MPI.
+    memory_limit : int or str
+        Most bytes of extra memory per rank, for all plans together; "64MiB" is understood.
+
+    Returns
+    -------
+    Redistribution
+        Call it with a list of arrays, one for each plan.
+
+    Raises
+    ------
+    DescriptorError, ScheduleError
+        An argument is wrong on this rank.
+    CollectiveError
+        An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
+    """
+    # interrupts come before the vote, which reports them; afterwards all ranks make the batch
+    with hold_interrupts() as held:
+        parts = [plan.plan if isinstance(plan, Redistribution) else plan for plan in plans]
+        return Redistribution(Bindings(agreed_batch(parts, exchange, memory_limit, held)), plans)
 
 
 def _messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
@@ -466,13 +688,11 @@ def start_trace(plan: Redistribution, a: Any, out: Any) -> Any:
 
 def _bytes(plan: Redistribution, a: Any, b: Any) -> tuple[int, int]:
     """Bytes that a call sends to other ranks, and bytes that it copies, on this rank."""
-    before, after = (
-        arrays if plan.inside.is_batch and arrays is not None else [arrays] * len(plan) for arrays in (a, b)
-    )
+    before, after = (arrays if plan.plan.is_batch and arrays is not None else [arrays] * len(plan) for arrays in (a, b))
     sent = copied = 0
-    for move in plan.inside.moves:
+    for move in plan.plan.moves:
         arrays = [before[move.pair], after[move.pair]]
-        item = next(filter(None, map(_item, arrays)), 0) or np.dtype(plan.inside.pairs[move.pair].dtype).itemsize
+        item = next(filter(None, map(_item, arrays)), 0) or np.dtype(plan.plan.pairs[move.pair].dtype).itemsize
         sent += sum(message.size for message in move.messages[0]) * item
         copied += sum(message.size for message in move.messages[2]) * item
     return sent, copied

@@ -1,0 +1,224 @@
+"""What is kept of a plan's uses, for the next one: a `Binding` for each kind of arrays, and the terms of agree="first"."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._kernels.call import Call, Kinds, LastRun
+from .._kernels.transport import Traffic
+from ..comm import progress
+from ..comm.group import Group
+from ..comm.series import Series
+from ..comm.vote import Outcome, Vote, digest
+from ..exchanges.pipeline import Nonblocking
+from ..layout.descriptor import Descriptor
+from ..layout.dtypes import dtype_digest
+from .binding import MOST_BINDINGS, Binding, BoundStages, Exchanges, Key, Operands, key_of
+from .plan import Plan
+from .room import checked_maker
+from .terms import Terms
+
+Proceed = Callable[["weakref.ref[Bindings]", Call, Any, Any], Any]
+ASKS_DTYPES = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
+
+
+class Bindings:
+    """What is kept of the uses of one plan, by one user of it. Transfers take from it, and give back.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    terms : Terms, optional
+        With agree="first": what the first call binds.
+
+    Attributes
+    ----------
+    plan : Plan
+        The plan; with bound terms, for arrays of their dtype.
+    group : Group or None
+        Its ranks.
+    by_factors : dict
+        For arrays of one kind what is kept, by alpha and beta; of several kinds the last used is the first.
+    last_run : LastRun
+        The time of the last use; of those by a compiled call, of the last that moved 64 KiB.
+    """
+
+    def __init__(self, plan: Plan, terms: Terms | None = None) -> None:
+        self.plan, self.group, self.terms = plan, plan.group, terms
+        self.by_factors: dict[Key | None, list[Binding]] = {}
+        self.last_run = LastRun()
+
+    def __repr__(self) -> str:
+        return repr(self.plan)
+
+    @property
+    def series(self) -> Series | None:
+        """The later calls of a plan with agree="first", if they need no votes."""
+        return None if self.terms is None else self.terms.series
+
+    def binding_of(self, operands: Operands) -> Binding:
+        """Return the binding for arrays of this kind, from now on the first one with their factors."""
+        plan, key = self.plan, key_of(operands)
+        bindings = self.by_factors.get(key, [])
+        for number, binding in enumerate(bindings):
+            if binding.is_alike(operands):
+                binding.take(operands)
+                if number:
+                    bindings.insert(0, bindings.pop(number))
+                return binding
+        exchange_type = None if self.series is None else Nonblocking
+        exchanges = Exchanges(plan.stages, plan.memory_limit, operands.factors, exchange_type)
+        binding = Binding(operands, exchanges, None if plan.may_ask_dtypes else operands.dtypes)
+        if plan.may_ask_dtypes:  # which ranks know whatever the factors
+            known = next(
+                (each for others in self.by_factors.values() for each in others if each.is_alike(operands)), None
+            )
+            if known is not None:
+                binding.dtypes, binding.dtypes_number = known.dtypes, known.dtypes_number
+        while sum(map(len, self.by_factors.values())) >= MOST_BINDINGS:
+            oldest = next(iter(self.by_factors))
+            self.by_factors[oldest].pop()
+            if not self.by_factors[oldest]:
+                del self.by_factors[oldest]
+        self.by_factors.setdefault(key, []).insert(0, binding)
+        return binding
+
+    def bind_terms(self, operands: Operands, element_order: int, item_bytes: int) -> None:
+        """Bind the terms of a plan with agree="first" to its first use.
+
+        Later calls need no vote where messages are few and small enough to go before one, which is the same on all ranks.
+        """
+        terms, plan, group = self.terms, self.plan, self.group
+        if terms is None or terms.is_bound or group is None or not item_bytes:
+            return
+        terms.bind(operands.factors[0], element_order, item_bytes)
+        self.plan = replace(plan, pairs=(plan.pairs[0]._replace(dtype=operands.dtypes[0]),))
+        if len(plan.stages) > 1 or group.voting_ring is not None:
+            return
+        exchange = plan.stages[0].bind(operands.kind, element_order, item_bytes, Nonblocking)
+        if exchange.sends_early:
+            terms.begin_series(group, exchange)
+            self.by_factors.clear()
+
+    def record_failure(self, reason: str) -> None:
+        """Record that a call has failed: a plan with bound terms cannot be used any more."""
+        if self.terms is not None and self.terms.is_bound:
+            self.terms.record_failure(reason)
+            self.by_factors.clear()
+
+    def keep(
+        self,
+        binding: Binding,
+        arrays: Sequence[Any],
+        outs: Sequence[Any],
+        targets: Sequence[Any],
+        bound: BoundStages,
+        proceed: Proceed,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """Keep what the next use of such arrays can do without: on one node checks and a vote in Python, elsewhere checks.
+
+        Parameters
+        ----------
+        binding : Binding
+            Where it is kept.
+        arrays, outs, targets : sequence
+            Arrays of this use.
+        bound : BoundStages
+            The exchanges that ranks have agreed on.
+        proceed : callable
+            proceed(weak reference to the bindings, call, a, out) starts the transfer that continues a compiled call.
+        outcome : Outcome, optional
+            The outcome of the vote; a call of a series has none.
+        """
+        binding.expected = outcome
+        if binding.kinds is not None and binding.bind_latest() is bound:
+            return
+        binding.latest, binding.element_order, binding.call, binding.idle = bound, bound.element_order, None, None
+        if not self._make_kinds(binding, arrays, outs, targets):
+            return
+        traffic = bound.exchanges[0].compiled() if bound.item_bytes else None
+        if traffic is None:
+            binding.vote = Vote(**self.vote_fields(binding.operands, binding))
+        else:
+            binding.call = self._call(binding, traffic, bound.element_order, bound.item_bytes, proceed)
+
+    def keep_first(
+        self, binding: Binding, operands: Operands, element_order: int, item_bytes: int, proceed: Proceed
+    ) -> None:
+        """Keep a compiled call for arrays that no use had yet; it may have no exchange."""
+        traffic = self.plan.stages[0].bind_traffic(operands.kind, element_order, item_bytes)
+        if traffic is None:
+            bound = binding.exchanges.bind(operands.kind, operands.dtypes, element_order, item_bytes)
+            self.keep(binding, operands.arrays, operands.outs, operands.targets, bound, proceed)
+        elif self._make_kinds(binding, operands.arrays, operands.outs, operands.targets):
+            binding.element_order = element_order
+            binding.call = self._call(binding, traffic, element_order, item_bytes, proceed)
+
+    def _make_kinds(self, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any], targets: Sequence[Any]) -> bool:
+        """Make what recognizes arrays like these; False if all arrays must be checked in each use."""
+        plan = self.plan
+        if len(plan.stages) > 1 or plan.has_tiles or True in binding.operands.kind.unchanged:
+            return False
+        if binding.kinds is None:
+            elements, makers = plan.new_elements, list[Any]()
+            for k, (pair, out, target) in enumerate(zip(plan.pairs, outs, targets, strict=True)):
+                if target is None or target is out:
+                    makers.append(None)
+                else:
+                    assert isinstance(pair.desc_b, Descriptor)
+                    make = pair.desc_b._maker(zeroed=pair.part is not None)
+                    makers.append(checked_maker(make, elements, plan.pairs, k))
+            known = [array if isinstance(array, np.ndarray) else None for array in arrays]
+            try:
+                binding.kinds = Kinds(known, list(targets), makers)
+            except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe
+                return False
+        return True
+
+    def _call(self, binding: Binding, traffic: Traffic, element_order: int, item_bytes: int, proceed: Proceed) -> Call:
+        """Make the compiled call for arrays of a kind."""
+        group, kinds = self.group, binding.kinds
+        assert group is not None
+        assert kinds is not None
+        vote = Vote(**self.vote_fields(binding.operands, binding), packed=element_order)
+        return Call(
+            traffic,
+            kinds,
+            vote,
+            item_bytes,
+            functools.partial(_check_peers, group, self.plan),
+            group.tickets,
+            self.plan.is_batch,
+            functools.partial(proceed, weakref.ref(self)),  # which keep the call: all are freed with the last reference
+            progress.hold_interrupts,
+            self.last_run,
+        )
+
+    def vote_fields(self, operands: Operands, binding: Binding | None) -> dict[str, Any]:
+        """Return the fields of a vote for these arrays."""
+        plan, number, pending = self.plan, None, 0
+        if plan.may_ask_dtypes:
+            number = None if binding is None else binding.dtypes_number
+            pending = ASKS_DTYPES if number is None else 0
+        elif operands.dtypes[0] is not None:
+            number = dtype_digest(operands.dtypes[0])
+        return {
+            "call": plan.identity if operands.plain else digest((plan.identity, operands.factors)),
+            "dtype": number,
+            "pending": pending,
+            "item": operands.item_bytes,
+            "order": operands.element_order or 0,
+        }
+
+
+def _check_peers(group: Group, plan: Plan) -> None:
+    group.check_peers(plan)
+    progress.force_interrupts()
