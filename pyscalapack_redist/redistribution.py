@@ -605,9 +605,11 @@ def _for_user(
     stored = a._storage, b._storage, dtype
     known: Redistribution | None = entry.for_users.get(stored)
     if known is None:
+        if a is not pair.desc_a or b is not pair.desc_b or dtype is not pair.dtype:
+            plan = plan.for_arrays(a, b, dtype)
         while len(entry.for_users) >= MOST_FOR_USERS:
             del entry.for_users[next(iter(entry.for_users))]
-        known = entry.for_users[stored] = Redistribution(Bindings(plan.for_arrays(a, b, dtype)))
+        known = entry.for_users[stored] = Redistribution(Bindings(plan))
     return known
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -134,6 +135,7 @@ def build(
     ScheduleError
         The schedule does not apply to these layouts, or there is no route for `via`.
     """
+    start = time.perf_counter()
     rank = None if group is None else spec.comm.Get_rank()
     asked = spec.options
     options = ExchangeOptions(asked.memory_limit, asked.buffers, cutting=choice.cutting)
@@ -194,6 +196,7 @@ def build(
         direct_stage,
         asked,
         paper_exchange=paper_exchange,
+        planning={"messages": time.perf_counter() - start},
     )
 
 

@@ -133,16 +133,19 @@ def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
         lambda: _plan_ahead(spec, group), is_open=False
     )
     pending = LACKS_DATA if spec.lacks_data else NOT_PLANNED if prepared is None else PLANNED
+    entry: PlanEntry | None = None
 
     def lacks_dtype(outcome: Outcome) -> bool:
         return bool(outcome.returns == RETURNS_ARRAY and outcome.pending == LACKS_DATA)
 
     def has_more(outcome: Outcome) -> bool:
         """Whether ranks have more to send after the vote. A plan that all have is kept, also after an interrupt."""
+        nonlocal entry
         key = PlanKey.of(outcome)
-        if outcome.pending != PLANNED and key not in group.plans:
+        entry = group.plans.get(key, prepared if outcome.pending == PLANNED else None)
+        if entry is None:
             return True
-        group.plans.keep(key, group.plans.get(key, prepared))
+        group.plans.keep(key, entry)
         return lacks_dtype(outcome)
 
     with agreement(group, "a plan", then=has_more, deliver=True, held=held, open=False) as common:
@@ -150,11 +153,9 @@ def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
         if spec.error is not None:
             raise spec.error
     outcome = common.outcome
-    key = PlanKey.of(outcome)
-    entry: PlanEntry | None = group.plans.get(key)
     if entry is None:
         entry = PlanEntry(_plan_together(spec, group, outcome.pending == LACKS_DATA))
-        group.plans.keep(key, entry)
+        group.plans.keep(PlanKey.of(outcome), entry)
     dtype = spec.options.dtype if spec.merged is None else entry.plan.pairs[0].dtype  # two sides have exchanged it
     if lacks_dtype(outcome):
         with agreement(group, "the dtype of an array", learn=True, open=False) as known:
@@ -171,12 +172,10 @@ def _plan_ahead(spec: Spec, group: Group) -> PlanEntry | None:
     node = group.node
     if spec.error is not None or not spec.knows_both or node is None or not node.whole:
         return None
-    start = time.perf_counter()
     chosen = choose(spec.options, node)
     if chosen.exchange is not Shared or not is_by_formula(chosen.schedule):
         return None
     plan = build(spec, chosen, group)
-    plan = replace(plan, planning={"messages": time.perf_counter() - start})
     log_plan(plan)
     return PlanEntry(plan)
 

@@ -51,6 +51,25 @@ class Plan:
         The exchange in words, for a plan on paper.
     planning : mapping
         Seconds of each part of planning.
+
+    Attributes
+    ----------
+    legs : tuple of Stage
+        The stages, with whole moves.
+    moves : tuple of Move
+        The moves of all legs.
+    is_batch : bool
+        Whether arrays come as lists.
+    may_ask_dtypes : bool
+        Whether ranks may have to exchange the dtypes of their arrays.
+    has_panels : bool
+        Whether it consumes A: its stages are panels of one move.
+    is_sum : bool
+        Whether it adds A's replicas: its stages are turns.
+    has_tiles : bool
+        Whether a layout consists of tiles.
+    needs_finishing : bool
+        Whether work remains after the fast path: a rest of B to fill, or a rank without a local array of B.
     """
 
     group: Group | None
@@ -66,50 +85,33 @@ class Plan:
     paper_exchange: str | None = None
     planning: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def is_batch(self) -> bool:
-        """Whether arrays come as lists."""
-        return bool(self.parts)
+    legs: tuple[Stage, ...] = field(init=False)
+    moves: tuple[Move, ...] = field(init=False)
+    is_batch: bool = field(init=False)
+    may_ask_dtypes: bool = field(init=False)
+    has_panels: bool = field(init=False)
+    is_sum: bool = field(init=False)
+    has_tiles: bool = field(init=False)
+    needs_finishing: bool = field(init=False)
 
-    @property
-    def legs(self) -> tuple[Stage, ...]:
-        """The stages, with whole moves."""
-        return self.whole_stages or self.stages
-
-    @functools.cached_property
-    def moves(self) -> tuple[Move, ...]:
-        """The moves of all legs."""
-        return tuple([move for stage in self.legs for move in stage.moves])
+    def __post_init__(self) -> None:
+        legs = self.whole_stages or self.stages
+        moves = tuple([move for stage in legs for move in stage.moves])
+        vars(self).update(
+            legs=legs,
+            moves=moves,
+            is_batch=bool(self.parts),
+            may_ask_dtypes=len(self.pairs) > 1 or bool(self.layouts_between),
+            has_panels=isinstance(self.stages[0], PanelStage),
+            is_sum=True in [move.adds for move in moves],
+            has_tiles=False in [desc.is_product for pair in self.pairs for desc in pair[:2]],
+            needs_finishing=True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs],
+        )
 
     @property
     def memory_limit(self) -> int:
         """Most bytes of extra memory of a rank."""
         return self.stages[0].options.memory_limit
-
-    @functools.cached_property
-    def may_ask_dtypes(self) -> bool:
-        """Whether ranks may have to exchange the dtypes of their arrays."""
-        return len(self.pairs) > 1 or bool(self.layouts_between)
-
-    @functools.cached_property
-    def has_panels(self) -> bool:
-        """Whether it consumes A: its stages are panels of one move."""
-        return isinstance(self.stages[0], PanelStage)
-
-    @functools.cached_property
-    def is_sum(self) -> bool:
-        """Whether it adds A's replicas: its stages are turns."""
-        return True in [move.adds for move in self.moves]
-
-    @functools.cached_property
-    def has_tiles(self) -> bool:
-        """Whether a layout consists of tiles."""
-        return False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
-
-    @functools.cached_property
-    def needs_finishing(self) -> bool:
-        """Whether work remains after the fast path: a rest of B to fill, or a rank without a local array of B."""
-        return True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
