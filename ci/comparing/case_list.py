@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # older versions, with which the driver imports this file, do
     from pyscalapack_redist.tools.layout_text import LayoutText
 
 BROAD = {2: 12, 4: 6, 8: 6, 16: 6}  # cases of the suite, for each number of ranks
+WAYS = "call", "agreed first", "first use", "start and wait", "two in flight"
 SMALL = 64, 512  # rows of the squares that are timed on all numbers of ranks
 
 
@@ -25,7 +26,16 @@ class Side(NamedTuple):
 
 
 class TimedCase(NamedTuple):
-    """A redistribution that is timed; with `once`, each plan is made, used once and timed as a whole."""
+    """A redistribution that is timed.
+
+    Attributes
+    ----------
+    way : str
+        What is timed: a "call" of a plan, a plan that is made and used "once", its "first use" alone, a call of a plan that is
+        "agreed first", "start and wait", or "two in flight".
+    nodes : bool
+        Whether the ranks are taken for those of two nodes.
+    """
 
     suite: str
     text: str
@@ -34,7 +44,8 @@ class TimedCase(NamedTuple):
     dtype: str
     before: Side
     after: Side
-    once: bool
+    way: str
+    nodes: bool = False
 
     @property
     def key(self) -> str:
@@ -57,14 +68,15 @@ def _with_tuples(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_cases() -> list[TimedCase]:
-    """`facts`, small squares on all numbers of ranks, plans used once, and thirty of `broad`."""
+    """`facts`, small squares on all numbers of ranks, plans used once, thirty of `broad`, and ways to use a plan."""
     from pyscalapack_redist.tools.bench.suites import SUITES
 
     facts, once, broad = (SUITES[name].cases for name in ("facts", "once", "broad"))
     blocks = [case for case in once if case.before.block != (1, 1)]
     small = [case for case in blocks if case.shape[0] in SMALL and case not in facts]
     lists = {"facts": facts, "small": small, "once": blocks, "broad": list(_spread(broad))}
-    return [_timed(suite, case) for suite, cases in lists.items() for case in cases]
+    timed = [_timed(suite, case) for suite, cases in lists.items() for case in cases]
+    return timed + list(_uses(blocks))
 
 
 def _spread(cases: Sequence[Case]) -> Iterator[Case]:
@@ -74,10 +86,23 @@ def _spread(cases: Sequence[Case]) -> Iterator[Case]:
         yield from some[:: max(1, len(some) // count)][:count]
 
 
-def _timed(suite: str, case: Case) -> TimedCase:
+def _uses(cases: Sequence[Case]) -> Iterator[TimedCase]:
+    """Ways to use a plan, of squares on two ranks: the small ones on one node, all of them between two."""
+    for case in cases:
+        if case.ranks == 2:
+            ways = WAYS[2:] if case.shape[0] in SMALL else ()
+            yield from (_timed("uses", case, way) for way in ways)
+            yield from (_timed("uses", case, way, nodes=True) for way in WAYS)
+
+
+def _timed(suite: str, case: Case, way: str = "call", nodes: bool = False) -> TimedCase:
     before, after = _side(case.before, case.ranks), _side(case.after, case.ranks)
     text = f"{case.array}, {case.before} -> {case.after}"
-    return TimedCase(suite, text, case.ranks, case.shape, case.dtype.str, before, after, suite == "once")
+    if suite == "uses":
+        text += f", {way}{' between nodes' if nodes else ''}"
+    elif suite == "once":
+        way = "once"
+    return TimedCase(suite, text, case.ranks, case.shape, case.dtype.str, before, after, way, nodes)
 
 
 def _side(layout: LayoutText, ranks: int) -> Side:

@@ -4,7 +4,7 @@ Usage, on as many ranks as the cases need: python driver.py ORDER REPLY. Both ar
 `redistribute`, and what describes layouts, which version 0.1 had too.
 
 A time is from the first rank's start to the last rank's end, after a barrier: where ranks take turns on a core, a rank's own
-time means nothing. All ranks must be on one node.
+time means nothing. All ranks must be on one machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -96,22 +96,38 @@ def global_indices(n: int, block: int, processes: int, source: int, coordinate: 
     return held
 
 
-def prepare(case: TimedCase, before: LocalArray, after: LocalArray) -> Callable[[], None]:
-    """What is timed: a call of a plan that is made now, or making one and calling it."""
-    if not case.once:
-        plan = psr.redistribute(before.desc, after.desc, dtype=np.dtype(case.dtype))
-        return lambda: use(plan, before, after)
-    limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1))
-    plan_anew = functools.partial(psr.redistribute, before.desc, after.desc, dtype=np.dtype(case.dtype))
-    return lambda: use(plan_anew(memory_limit=next(limits)), before, after)
+class Use:
+    """What is timed: a way to use a plan. Collective.
+
+    `get_ready` makes what is not timed, before each time.
+    """
+
+    def __init__(self, case: TimedCase, before: LocalArray, after: LocalArray) -> None:
+        self.way, self.arrays = case.way, (before.array, after.array)
+        self.other = np.empty_like(after.array)
+        self._limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1))
+        self._make = functools.partial(psr.redistribute, before.desc, after.desc, dtype=np.dtype(case.dtype))
+        self.plan = self._make(agree="first") if self.way == "agreed first" else self._make()
+
+    def get_ready(self) -> None:
+        """Make a plan whose first use is timed."""
+        if self.way == "first use":
+            self.plan = self._make(memory_limit=next(self._limits))
+
+    def __call__(self) -> None:
+        if self.way == "once":
+            self._make(memory_limit=next(self._limits))(*self.arrays)
+        elif self.way == "start and wait":
+            self.plan.start(*self.arrays).wait()
+        elif self.way == "two in flight":
+            transfers = [self.plan.start(self.arrays[0], out) for out in (self.arrays[1], self.other)]
+            for transfer in transfers:
+                transfer.wait()
+        else:
+            self.plan(*self.arrays)
 
 
-def use(plan: Callable[..., object], before: LocalArray, after: LocalArray) -> None:
-    """Redistribute once. Collective."""
-    plan(before.array, after.array)
-
-
-def times_of(run: Callable[[], None], seconds: float, in_row: int, comm: MPI.Intracomm) -> NDArray[np.float64]:
+def times_of(run: Use, seconds: float, in_row: int, comm: MPI.Intracomm) -> NDArray[np.float64]:
     """Seconds of one call, the mean of `in_row`, as often as the time allows. Collective."""
     moments_of(run, 1, WARM_UP, comm)
     times, begin = np.empty(0), time.monotonic()
@@ -126,12 +142,13 @@ def times_of(run: Callable[[], None], seconds: float, in_row: int, comm: MPI.Int
 
 
 def moments_of(
-    run: Callable[[], None], in_row: int, count: int, comm: MPI.Intracomm
+    run: Use, in_row: int, count: int, comm: MPI.Intracomm
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """When this rank started and ended each of `count` rows of calls, in nanoseconds. Collective."""
     starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for number in range(count):
         gc.disable()
+        run.get_ready()
         comm.Barrier()
         start = time.monotonic_ns()
         for _ in range(in_row):
@@ -148,12 +165,15 @@ def measure(case: TimedCase, seconds: float, comm: MPI.Intracomm) -> dict[str, A
     before.fill()
     after.poison()
     local_bytes = comm.allreduce(max(before.array.nbytes, after.array.nbytes), MPI.MAX)
-    in_row = 1 if case.once else max(1, min(MOST_IN_ROW, BYTES_PER_TIME // max(1, local_bytes)))
+    in_row = 1 if case.way in ("once", "first use") else max(1, min(MOST_IN_ROW, BYTES_PER_TIME // max(1, local_bytes)))
     try:
-        run = prepare(case, before, after)
+        run = Use(case, before, after)
         times = times_of(run, seconds, in_row, comm)
         after.poison()
+        run.get_ready()
         run()
+    except TypeError as error:  # a keyword that the version does not have
+        return {"key": case.key, "reason": f"{type(error).__name__}: {error}"}
     except psr.RedistributionError as error:
         return {"key": case.key, "reason": f"{type(error).__name__}: {error}"}
     right = comm.allreduce(after.holds_all(), MPI.LAND)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 ALLOWED = 0.05  # slower by so much is no failure, however little launches differ
+ALLOWED_IN = {"uses": 0.03}  # of suites
 
 
 class Launch(NamedTuple):
@@ -30,11 +31,14 @@ class Ratio(NamedTuple):
     low, high : float
         The least and the largest ratio; of nine or more without the outermost one on either side. With ten launches of each
         version the true median is in between with a probability of 0.98.
+    allowed : float
+        Slower by so much is no failure.
     """
 
     value: float
     low: float
     high: float
+    allowed: float = ALLOWED
 
     @property
     def spread(self) -> float:
@@ -49,7 +53,7 @@ class Ratio(NamedTuple):
     @property
     def suspect(self) -> bool:
         """Whether the first version is slower by more than is allowed, be it by chance."""
-        return self.value > 1 + ALLOWED
+        return self.value > 1 + self.allowed
 
     @property
     def fails(self) -> bool:
@@ -87,19 +91,19 @@ class Verdict(NamedTuple):
         return "slower and faster" if len(marks) > 1 else next(iter(marks), "")
 
 
-def compare(first: Sequence[Launch], second: Sequence[Launch]) -> Verdict:
+def compare(first: Sequence[Launch], second: Sequence[Launch], allowed: float = ALLOWED) -> Verdict:
     """Compare a case's launches of two versions, in turn, of which there is one each at least."""
     return Verdict(
-        ratio([launch.minimum for launch in first], [launch.minimum for launch in second]),
-        ratio([launch.median for launch in first], [launch.median for launch in second]),
+        ratio([launch.minimum for launch in first], [launch.minimum for launch in second], allowed),
+        ratio([launch.median for launch in first], [launch.median for launch in second], allowed),
     )
 
 
-def ratio(first: Sequence[float], second: Sequence[float]) -> Ratio:
+def ratio(first: Sequence[float], second: Sequence[float], allowed: float = ALLOWED) -> Ratio:
     """The ratio of neighbouring launches; one without a neighbour counts for nothing."""
     ratios = sorted(one / other for one, other in zip(first, second, strict=False))
     outermost = (len(ratios) - 1) // 8
-    return Ratio(statistics.median(ratios), ratios[outermost], ratios[-1 - outermost])
+    return Ratio(statistics.median(ratios), ratios[outermost], ratios[-1 - outermost], allowed)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
