@@ -31,7 +31,7 @@ from .engine.spec import RETURNS_PLAN
 from .engine.stages import Move, Stage
 from .engine.terms import Terms
 from .engine.transfer import Transfer
-from .engine.use import first_binding, start_use
+from .engine.use import call_again, first_binding, start_use
 from .errors import CollectiveError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import Message
 from .exchanges.exchange import MEMORY_LIMIT
@@ -201,7 +201,7 @@ class Redistribution:
                         if call is not None:
                             result = call(a, out)
                         elif idle is not None and group.is_ready:
-                            result = idle.call_again(bindings, binding, a, out)
+                            result = call_again(bindings, binding, a, out)
                 if result is NotImplemented:
                     arrays = find_wrapped(bindings.plan, a, out)
                     if arrays is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -13,8 +13,26 @@ from .plan import Plan
 from .stages import ArrayKind
 
 
-def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind, list[NDArray[Any] | None]]:
-    """Make the arrays of layouts in between; return the kind of all arrays, and the new ones."""
+class AllArrays(NamedTuple):
+    """All arrays of a transfer, those of layouts in between too.
+
+    Attributes
+    ----------
+    kind : ArrayKind
+        Their kind.
+    dtypes : tuple of dtype or None
+        The dtypes of all pairs, as far as all ranks know them.
+    between : sequence of ndarray or None
+        Those of layouts in between.
+    """
+
+    kind: ArrayKind
+    dtypes: Dtypes
+    between: Sequence[NDArray[Any] | None]
+
+
+def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> AllArrays:
+    """Make the arrays of layouts in between, for these dtypes."""
     kind = operands.kind._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
     arrays: list[NDArray[Any] | None] = []
     strides, items, blends = [*kind.strides], [*kind.items], [*kind.blends]
@@ -31,7 +49,8 @@ def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind,
             if move.pair == pair and move.blending not in blends[pair]:
                 blend = blend_of(operands.factors[pair], move, array.dtype)
                 blends[pair] = {**blends[pair], move.blending: blend}
-    return kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), arrays
+    kind = kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends))
+    return AllArrays(kind, dtypes, arrays)
 
 
 def locate_arrays(

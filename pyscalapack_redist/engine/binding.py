@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from .._kernels.boxes import Blend
 from .._kernels.bundle import Origins
 from .._kernels.call import Call, Kinds
+from ..comm.caches import Staging
 from ..comm.vote import Outcome, Vote, digest
 from ..errors import ArrayError, ScheduleError
-from ..exchanges import Exchange
+from ..exchanges import Exchange, Progress, Run
 from ..exchanges.shared import Shared
 from ..layout.dtypes import dtype_digest
 from ..layout.letters import conjugates
@@ -137,6 +138,61 @@ class Exchanges:
         return bound
 
 
+class Lent:
+    """The memory of one use, which a binding lends: what MPI or another rank may touch while it is in flight.
+
+    Parameters
+    ----------
+    stages : BoundStages
+        The exchanges.
+    staging : ndarray
+        The staging buffer.
+    is_kept : bool
+        Whether the next use of such arrays may have it again.
+
+    Attributes
+    ----------
+    progress : Progress
+        The run of the current stage.
+    stage : int
+        The number of that.
+    is_again : bool
+        Whether an earlier use had it.
+    """
+
+    progress: Progress
+
+    def __init__(self, stages: BoundStages, staging: NDArray[np.uint8], is_kept: bool) -> None:
+        self.stages, self.staging, self.is_kept = stages, staging, is_kept
+        self.stage, self.is_again = 0, False
+
+    def renew(self, origins: Origins, tag: int | None, spent: dict[str, float] | None) -> None:
+        """Prepare the next use, of arrays at other addresses; a series keeps its tag."""
+        run, self.is_again = self.progress.run, True
+        run.origins, run.addresses, run.spent = origins, origins.pair(0), spent
+        if tag is not None:
+            run.tag = tag
+        self.progress.renew()
+
+    def send_early(self) -> None:
+        """Send what may go before the vote is counted."""
+        self.progress.send_early()
+
+    def start(self, mark: int = 0) -> None:
+        """Start moving, after agreement; `mark` as for `Progress.start`."""
+        self.progress.start(self.stages.exchanges[0], mark)
+
+    def start_next(self, run: Run) -> None:
+        """Start the next stage."""
+        exchange = self.stages.exchanges[self.stage]
+        self.progress = exchange.begin(run)
+        self.progress.start(exchange)
+
+    def advance(self, block: bool = False) -> bool:
+        """Make progress, with `block` waiting a little; True when the stage is complete."""
+        return self.progress.advance(block)
+
+
 class Binding:
     """What a plan keeps for arrays of one kind with one pair of factors.
 
@@ -159,8 +215,8 @@ class Binding:
         the buffer protocol cannot describe: then all arrays are checked in each use.
     call : Call or None
         The compiled call, in a ring.
-    idle : Transfer or None
-        With exchanges by MPI: a transfer that is complete, with its run and memory, for the next use.
+    idle : Lent or None
+        With exchanges by MPI: the memory of the last use, for the next one.
     vote : Vote or None
         This rank's vote for such arrays, with exchanges by MPI.
     expected : Outcome or None
@@ -178,9 +234,20 @@ class Binding:
         """Forget the last use's arrays; keep what is known of their kind."""
         self.kinds: Kinds | None = None
         self.call: Call | None = None
-        self.idle: Any = None
+        self.idle: Lent | None = None
         self.vote: Vote | None = None
         self.expected: Outcome | None = None
+
+    def expects(self, outcome: Outcome | None) -> bool:
+        """Whether a vote has the outcome of the last one."""
+        return self.expected is not None and outcome is not None and outcome.is_same(self.expected)
+
+    def take_back(self, lent: Lent, staging: Staging) -> None:
+        """Keep memory for the next use, or return it: nothing reads or writes it any more."""
+        if lent.is_kept and self.kinds is not None and self.latest is lent.stages and self.idle is None:
+            lent.stage, self.idle = 0, lent
+        else:
+            staging.put_back(lent.staging)
 
     def is_alike(self, operands: Operands) -> bool:
         """Whether it is for arrays like these, with any factors."""

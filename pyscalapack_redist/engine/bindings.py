@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from .plan import Plan
 from .room import checked_maker
 from .terms import Terms
 
-Proceed = Callable[["weakref.ref[Bindings]", Call, Any, Any], Any]
+Proceed = Callable[["weakref.ref[Bindings]", "weakref.ref[Binding]", Call, Any, Any], Any]
 ASKS_DTYPES = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
 
 
@@ -116,9 +116,7 @@ class Bindings:
     def keep(
         self,
         binding: Binding,
-        arrays: Sequence[Any],
-        outs: Sequence[Any],
-        targets: Sequence[Any],
+        operands: Operands,
         bound: BoundStages,
         proceed: Proceed,
         outcome: Outcome | None = None,
@@ -129,12 +127,12 @@ class Bindings:
         ----------
         binding : Binding
             Where it is kept.
-        arrays, outs, targets : sequence
+        operands : Operands
             Arrays of this use.
         bound : BoundStages
             The exchanges that ranks have agreed on.
         proceed : callable
-            proceed(weak reference to the bindings, call, a, out) starts the transfer that continues a compiled call.
+            proceed(weak references to these and to the binding, call, a, out) starts the transfer that continues a call.
         outcome : Outcome, optional
             The outcome of the vote; a call of a series has none.
         """
@@ -142,7 +140,7 @@ class Bindings:
         if binding.kinds is not None and binding.bind_latest() is bound:
             return
         binding.latest, binding.element_order, binding.call, binding.idle = bound, bound.element_order, None, None
-        if not self._make_kinds(binding, arrays, outs, targets):
+        if not self._make_kinds(binding, operands):
             return
         traffic = bound.exchanges[0].compiled() if bound.item_bytes else None
         if traffic is None:
@@ -157,28 +155,28 @@ class Bindings:
         traffic = self.plan.stages[0].bind_traffic(operands.kind, element_order, item_bytes)
         if traffic is None:
             bound = binding.exchanges.bind(operands.kind, operands.dtypes, element_order, item_bytes)
-            self.keep(binding, operands.arrays, operands.outs, operands.targets, bound, proceed)
-        elif self._make_kinds(binding, operands.arrays, operands.outs, operands.targets):
+            self.keep(binding, operands, bound, proceed)
+        elif self._make_kinds(binding, operands):
             binding.element_order = element_order
             binding.call = self._call(binding, traffic, element_order, item_bytes, proceed)
 
-    def _make_kinds(self, binding: Binding, arrays: Sequence[Any], outs: Sequence[Any], targets: Sequence[Any]) -> bool:
+    def _make_kinds(self, binding: Binding, operands: Operands) -> bool:
         """Make what recognizes arrays like these; False if all arrays must be checked in each use."""
         plan = self.plan
         if len(plan.stages) > 1 or plan.has_tiles or True in binding.operands.kind.unchanged:
             return False
         if binding.kinds is None:
             elements, makers = plan.new_elements, list[Any]()
-            for k, (pair, out, target) in enumerate(zip(plan.pairs, outs, targets, strict=True)):
+            for k, (pair, out, target) in enumerate(zip(plan.pairs, operands.outs, operands.targets, strict=True)):
                 if target is None or target is out:
                     makers.append(None)
                 else:
                     assert isinstance(pair.desc_b, Descriptor)
                     make = pair.desc_b._maker(zeroed=pair.part is not None)
                     makers.append(checked_maker(make, elements, plan.pairs, k))
-            known = [array if isinstance(array, np.ndarray) else None for array in arrays]
+            known = [array if isinstance(array, np.ndarray) else None for array in operands.arrays]
             try:
-                binding.kinds = Kinds(known, list(targets), makers)
+                binding.kinds = Kinds(known, list(operands.targets), makers)
             except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe
                 return False
         return True
@@ -197,7 +195,7 @@ class Bindings:
             functools.partial(_check_peers, group, self.plan),
             group.tickets,
             self.plan.is_batch,
-            functools.partial(proceed, weakref.ref(self)),  # which keep the call: all are freed with the last reference
+            functools.partial(proceed, weakref.ref(self), weakref.ref(binding)),  # which keep the call
             progress.hold_interrupts,
             self.last_run,
         )

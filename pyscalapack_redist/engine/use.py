@@ -5,14 +5,18 @@ Before that there is what plans keep: a compiled call for the first use (`first_
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
+from ..comm import progress
+from ..comm.group import DATA
 from ..comm.guard import Guard
+from ..comm.progress import hold_interrupts
 from ..exchanges.shared import Shared
 from .binding import Binding, Key
 from .bindings import Bindings
-from .operands import find_wrapped, prepare_operands
+from .operands import find_wrapped, finish_result, prepare_operands
 from .transfer import Marking, Transfer, continue_call
 
 
@@ -58,6 +62,62 @@ def start_use(
             transfer: Transfer[Any] = Transfer(bindings, spent, measured, convert_result, consume)
             transfer.start(guard, a, out, alpha, beta)
         return transfer
+
+
+def call_again(bindings: Bindings, binding: Binding, a: Any, out: Any) -> Any:
+    """The result of a use of arrays like the last ones, with the memory of the last use, by MPI. Collective.
+
+    As a compiled call in a ring: the first lines of a transfer, which takes over where it would wait for long, where the vote
+    has another outcome than the last one, and at an interrupt. NotImplemented if the arrays are of another kind; then
+    nothing has begun. Nothing else may be in flight in the group: nothing goes before it.
+    """
+    group, kinds, series, lent = bindings.group, binding.kinds, bindings.series, binding.idle
+    try:
+        match = None if kinds is None else kinds.match([a], [out])
+    except Exception:
+        return NotImplemented  # the slow path raises it again, collectively
+    if match is None or lent is None or (series is not None and series.culprit is not None):
+        return NotImplemented
+    assert group is not None
+    start, (targets, origins), voting, rows = time.perf_counter(), match, None, None
+    ticket, binding.idle = group.coming_ticket, None
+    lent.renew(origins, ticket + DATA if series is None else None, None)
+    if series is None:
+        rows = lent.progress.pack_for_vote()
+    with hold_interrupts() as held:
+        try:
+            if series is None:
+                assert binding.vote is not None
+                group.take_ticket()
+                voting = group.start_voting(binding.vote, rows)
+            lent.send_early()
+            if voting is None or (_is_soon(voting.test) and binding.expects(voting.outcome)):
+                voting = None
+                lent.start()
+                if _is_soon(lent.advance) and (series is None or series.culprit is None):
+                    if series is None:
+                        bindings.last_run.seconds = time.perf_counter() - start
+                    binding.take_back(lent, group.staging)
+                    plan, factors = bindings.plan, binding.operands.factors
+                    return finish_result(plan, [out], targets, factors) if plan.needs_finishing else targets[0]
+        except BaseException as caught:  # other ranks depend on it
+            group.abort(f"{type(caught).__name__}: {caught}")
+            group.aborted_uses.append((lent, a, targets))  # MPI may still access them
+            raise
+        operands = binding.operands._replace(arrays=[a], outs=[out], targets=targets, origins=origins)
+        transfer: Transfer[Any] = Transfer(bindings)
+        transfer.take_over(binding, operands, lent, ticket, voting)
+        return transfer.finish(held)
+
+
+def _is_soon(done: Callable[[], object]) -> bool:
+    """Poll for a short while; whether it is done."""
+    for polls in range(progress.POLLS_PER_CHECK):
+        if done():
+            return True
+        if polls > progress.POLLS:
+            progress.pause()
+    return False
 
 
 def first_binding(bindings: Bindings, key: Key | None, a: Any, out: Any, alpha: Any, beta: Any) -> Binding | None:

@@ -29,6 +29,8 @@ from pyscalapack_redist.comm.series import Series, Settling
 from pyscalapack_redist.comm.vote import Vote, Voting
 from pyscalapack_redist.engine import batch, bindings, make
 from pyscalapack_redist.engine import transfer as transfers
+from pyscalapack_redist.engine import use as uses
+from pyscalapack_redist.engine.binding import Lent
 from pyscalapack_redist.engine.terms import Terms
 from pyscalapack_redist.errors import CollectiveError
 
@@ -387,15 +389,16 @@ def _allocate_or_fail(plan: Any, operands: Any, dtypes: Any) -> Any:
     return _allocate(plan, operands, dtypes)
 
 
-_moving = transfers.Transfer._move
+_moving = transfers.Transfer._has_moved
 
 
-def _moving_or_failing(self: Any, block: bool) -> Any:
+def _moving_or_failing(self: Any, lent: Any, block: bool) -> Any:
     """The step of a transfer while elements move; it fails with arrays for which that was chosen."""
     doomed = _here().doomed_later
-    if doomed and not doomed.isdisjoint(map(id, (*self.arrays, *self.outs, *self.targets))):
+    operands = self.operands
+    if doomed and not doomed.isdisjoint(map(id, (*operands.arrays, *operands.outs, *operands.targets))):
         raise MemoryError("no memory while elements move")
-    return _moving(self, block)
+    return _moving(self, lent, block)
 
 
 def _begun(begin: Callable[..., Any]) -> Callable[..., Any]:
@@ -406,6 +409,26 @@ def _begun(begin: Callable[..., Any]) -> Callable[..., Any]:
         return begin(self, *arguments, **options)
 
     return step
+
+
+def _again(bound: Any, binding: Any, a: Any, out: Any) -> Any:
+    """A call of arrays like the last ones: it is a use of the script, and not for arrays with which it would fail."""
+    rank = _here()
+    if not rank.doomed_later.isdisjoint((id(a), id(out))):
+        return NotImplemented
+    binding.idle.purpose = rank.begins
+    return _call_again(bound, binding, a, out)
+
+
+_call_again = uses.call_again
+_lend = transfers.Transfer._lend
+
+
+def _lending(self: Any, *arguments: Any) -> Any:
+    """What is lent is for the use of the script."""
+    lent = _lend(self, *arguments)
+    lent.purpose = self.purpose
+    return lent
 
 
 def _with_purpose(act: Callable[..., Any], purpose: Callable[[Any], object]) -> Callable[..., Any]:
@@ -423,14 +446,14 @@ def _with_purpose(act: Callable[..., Any], purpose: Callable[[Any], object]) -> 
 
 
 def _for_its_use(act: Callable[..., Any]) -> Callable[..., Any]:
-    return _with_purpose(act, lambda transfer: transfer.purpose)
+    return _with_purpose(act, lambda lent: lent.purpose)
 
 
 _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "hold_interrupts", _Held),
-    (transfers, "hold_interrupts", _Held),
-    *((module, "hold_interrupts", _Held) for module in (guards, agreement, make, distributed_array, redistribution)),
+    *((module, "hold_interrupts", _Held) for module in (transfers, uses, guards, agreement, make)),
+    *((module, "hold_interrupts", _Held) for module in (distributed_array, redistribution)),
     (guards, "current_hold", lambda: _here().hold),
     (progress, "force_interrupts", lambda *patience: None),
     (progress, "thread_state", None),
@@ -445,12 +468,12 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (groups, "_forked", None),  # the explorer forks, and its ranks use no MPI
     (waiting, "_report", lambda *what: None),
     (bindings, "Call", _call),
+    (redistribution, "call_again", _again),
     (transfers, "allocate", _allocate_or_fail),
     (transfers.Transfer, "__init__", _begun(transfers.Transfer.__init__)),
-    (transfers.Transfer, "call_again", _begun(transfers.Transfer.call_again)),
-    (transfers.Transfer, "_send_early", _for_its_use(transfers.Transfer._send_early)),
-    (transfers.Transfer, "_start_moving", _for_its_use(transfers.Transfer._start_moving)),
-    (transfers, "_STEPS", {**transfers._STEPS, transfers.State.MOVING: _for_its_use(_moving_or_failing)}),
+    (transfers.Transfer, "_lend", _lending),
+    (transfers.Transfer, "_has_moved", _moving_or_failing),
+    *((Lent, name, _for_its_use(getattr(Lent, name))) for name in ("send_early", "start", "start_next", "advance")),
     (series, "PERIOD", 2),
     (
         Settling,

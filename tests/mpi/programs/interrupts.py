@@ -25,7 +25,9 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import caches, channel, groups, progress, waiting
 from pyscalapack_redist.engine import batch as batches
-from pyscalapack_redist.engine.transfer import MOVING, Transfer
+from pyscalapack_redist.engine import use as uses
+from pyscalapack_redist.engine.binding import Lent
+from pyscalapack_redist.engine.transfer import Transfer
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -306,7 +308,7 @@ def as_calls_end() -> None:
     move.plan(a, out)
     seconds = WORLD.bcast(time.perf_counter() - start)
     came = 0
-    for k in range(40):
+    for k in (*range(40), *range(40)):
         move.plan(a, out)  # all are here, and what an interrupt has left under way has ended
         if RANK:
             with contextlib.suppress(psr.CollectiveError):  # where it came before the vote
@@ -401,19 +403,20 @@ def in_flight_while_freeing() -> None:
 
 
 def after_the_vote_is_counted() -> None:
-    """A call like the last one that is interrupted as its elements move leaves no vote behind when it has ended."""
+    """A call like the last one that is interrupted as its elements move leaves no vote behind when it has ended.
+
+    It waits for long, so a transfer has taken over.
+    """
     comm = WORLD.Dup()
     a, b = (psr.Descriptor((40, 30), 3, psr.ProcessGrid(shape, comm)) for shape in ((SIZE, 1), (1, SIZE)))
     plan = psr.redistribute(a, b, exchange="nonblocking", dtype=np.float64)
     local, out = a.from_function(lambda i, j: i + 0.5 * j), b.zeros()
-    step, interrupts = Transfer._step, []
+    advance, interrupts = Lent.advance, list[int]()
 
-    def counting(transfer: Any) -> Any:
-        if RANK or not transfer._is_again or transfer.state is MOVING:
-            return step(transfer)
-        while transfer.state is not MOVING:
-            transfer._count_vote(False)
-        return False
+    def is_soon(done: Callable[[], object]) -> bool:
+        while done.__name__ == "test" and not done():
+            progress.pause()
+        return done.__name__ == "test"
 
     def interrupt(*_: object) -> None:
         interrupts.append(RANK)
@@ -422,12 +425,16 @@ def after_the_vote_is_counted() -> None:
     for _ in range(3):
         plan(local, out)
     out[...] = 0
-    with mock.patch.object(Transfer, "_step", counting):
-        if RANK == 0:
-            with pytest.raises(KeyboardInterrupt), mock.patch.object(Transfer, "_poll", interrupt):
-                plan(local, out)
-        else:
+    if RANK == 0:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            mock.patch.object(uses, "_is_soon", is_soon),
+            mock.patch.object(Lent, "advance", lambda lent, block: bool(interrupts) and advance(lent, block)),
+            mock.patch.object(Transfer, "poll", interrupt),
+        ):
             plan(local, out)
+    else:
+        plan(local, out)
     assert len(interrupts) == (RANK == 0)
     group = plan.plan.group
     assert group is not None
