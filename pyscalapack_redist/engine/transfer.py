@@ -226,7 +226,8 @@ class Transfer(Generic[Result]):
 
     def _voted(self, voting: Voting) -> Story:
         """Count the vote, which is cast: then give up, or agree, and move when it is this transfer's turn."""
-        group, plan, binding, block, mark = self._group, self.plan, self.binding, False, 0
+        group, plan, binding, mark = self._group, self.plan, self.binding, 0
+        block = yield VOTING  # a start returns at once
         while (outcome := group.count(voting, block)) is None:
             block = yield VOTING
         if self._spent is not None:
