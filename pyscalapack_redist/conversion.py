@@ -192,6 +192,6 @@ def _moved(to_layout: Redistribution, array: Distributed, make: Callable[[], Any
         out = guard.attempt(make)
         error = guard.take_interrupts()
         if error is not None:
-            start_use(to_layout.bindings, array.local, None, error=error).wait()
+            start_use(to_layout.bounds, array.local, None, error=error).wait()
         local_result(to_layout, array, out)
     return out

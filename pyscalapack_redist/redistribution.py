@@ -19,8 +19,8 @@ from .comm.guard import Guard
 from .comm.progress import hold_interrupts
 from .door import in_form_of, local_arrays, marking
 from .engine.batch import agreed_batch
-from .engine.binding import ONE, PLAIN, ZERO, Binding, factors_key
-from .engine.bindings import Bindings
+from .engine.bound import ONE, PLAIN, ZERO, Bound, factors_key
+from .engine.bounds import Bounds
 from .engine.make import PlanEntry, agreed_plan
 from .engine.messages import messages_of as rank_messages
 from .engine.operands import find_wrapped, finish_call
@@ -31,7 +31,7 @@ from .engine.spec import RETURNS_PLAN
 from .engine.stages import Move, Stage
 from .engine.terms import Terms
 from .engine.transfer import Transfer
-from .engine.use import call_again, first_binding, start_use
+from .engine.use import call_again, first_bound, start_use
 from .errors import CollectiveError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import Message
 from .exchanges.exchange import MEMORY_LIMIT
@@ -69,17 +69,17 @@ class Redistribution:
         The trapezoid of A that is moved; None for all of it.
     plans : tuple of Redistribution
         The plans of a batch.
-    bindings : Bindings
+    bounds : Bounds
         What is kept of its uses, and the engine's `Plan`.
     """
 
-    def __init__(self, bindings: Bindings, plans: Sequence[Redistribution] = ()) -> None:
-        self.bindings, self.plans = bindings, tuple(plans)
+    def __init__(self, bounds: Bounds, plans: Sequence[Redistribution] = ()) -> None:
+        self.bounds, self.plans = bounds, tuple(plans)
 
     @property
     def plan(self) -> Plan:
         """What the engine made of the request."""
-        return self.bindings.plan
+        return self.bounds.plan
 
     def __len__(self) -> int:
         return len(self.plan.pairs)
@@ -93,7 +93,7 @@ class Redistribution:
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
         if same_dtype and (pair.desc_a._storage, pair.desc_b._storage) == (desc_a._storage, desc_b._storage):
             return self
-        return Redistribution(Bindings(self.plan.for_arrays(desc_a, desc_b, dtype)))
+        return Redistribution(Bounds(self.plan.for_arrays(desc_a, desc_b, dtype)))
 
     # -- calls
 
@@ -180,43 +180,43 @@ class Redistribution:
                 return self._call_consuming(a, out, alpha, beta)
             if tracing.active and tracing.recording():
                 return call_traced(self, a, out, alpha, beta)
-            bindings = self.bindings
-            group, terms, call = bindings.group, bindings.terms, None
+            bounds = self.bounds
+            group, terms, call = bounds.group, bounds.terms, None
             if group is None:
                 return self._start(a, out, alpha, beta).wait()
             tickets = group.tickets if terms is None else terms.tickets(group)
             drawn = tickets.drawn, group.starts  # unchanged until this rank votes or sends, or will
             try:
                 result: Any = NotImplemented  # nothing has begun
-                binding: Binding | None
+                bound: Bound | None
                 # nothing else may be in flight, of this thread or of this group
                 if not (progress.thread_state.tasks or group.transfers or group.interrupted):
                     key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
                     try:
-                        binding = bindings.by_factors[key][0]
+                        bound = bounds.by_factors[key][0]
                     except KeyError:
-                        binding = first_binding(bindings, key, a, out, alpha, beta)
-                    if binding is not None:
-                        call, idle = binding.call, binding.idle
+                        bound = first_bound(bounds, key, a, out, alpha, beta)
+                    if bound is not None:
+                        call, idle = bound.call, bound.idle
                         if call is not None:
                             result = call(a, out)
                         elif idle is not None and group.is_ready:
-                            result = call_again(bindings, binding, a, out)
+                            result = call_again(bounds, bound, a, out)
                 if result is NotImplemented:
-                    arrays = find_wrapped(bindings.plan, a, out)
+                    arrays = find_wrapped(bounds.plan, a, out)
                     if arrays is not None:
                         return self._call_wrapped(*arrays, alpha, beta)
-                    transfer = start_use(bindings, a, out, alpha, beta)
+                    transfer = start_use(bounds, a, out, alpha, beta)
                 elif type(result) is Transfer:  # a compiled call has voted, but the votes differ from the last ones
                     transfer = result
-                elif call is not None and bindings.plan.needs_finishing:
-                    return finish_call(bindings.plan, a, out, result, alpha, beta)
+                elif call is not None and bounds.plan.needs_finishing:
+                    return finish_call(bounds.plan, a, out, result, alpha, beta)
                 else:
                     return result
             except BaseException as caught:
                 if (tickets.drawn, group.starts) == drawn:
                     # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
-                    return start_use(bindings, a, out, alpha, beta, error=caught).wait()
+                    return start_use(bounds, a, out, alpha, beta, error=caught).wait()
                 raise
             return transfer.wait()
         except RedistributionError as error:
@@ -237,7 +237,7 @@ class Redistribution:
         if consume is None and find_wrapped(plan, a, out) is None:
             result: Any = self(a, out, alpha=alpha, beta=beta)
         else:  # lists of tiles, and subclasses of NumPy's array
-            result = start_use(self.bindings, a, out, alpha, beta, consume=consume).wait()
+            result = start_use(self.bounds, a, out, alpha, beta, consume=consume).wait()
         return in_form_of(plan, arrays, outs, result)
 
     def _call_consuming(self, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
@@ -245,7 +245,7 @@ class Redistribution:
         plan, options = self.plan, self.plan.options
         if options is None:
             error = ScheduleError("overwrite = True is not for a batch: call its plans one by one")
-            return start_use(self.bindings, a, out, alpha, beta, error=error).wait()
+            return start_use(self.bounds, a, out, alpha, beta, error=error).wait()
         if plan.has_panels:
             return self(a, out, alpha=alpha, beta=beta)
         pair = plan.pairs[0]
@@ -302,17 +302,17 @@ class Redistribution:
         self, a: Any, out: Any, alpha: Any, beta: Any, *, error: BaseException | None = None, **options: Any
     ) -> Transfer[Any]:
         """Start a transfer, as `start_use`, of arrays of any class."""
-        bindings, plan = self.bindings, self.plan
+        bounds, plan = self.bounds, self.plan
         wrapped = find_wrapped(plan, a, out)
         if wrapped is None:
-            return start_use(bindings, a, out, alpha, beta, error=error, **options)
+            return start_use(bounds, a, out, alpha, beta, error=error, **options)
         with Guard(error) as guard:
             local = None if error is not None else guard.attempt(lambda: local_arrays(plan, *wrapped, beta))
             sources, targets = local or wrapped
             a, out = (sources, targets) if plan.is_batch else (sources[0], targets[0])
             options["convert_result"] = functools.partial(in_form_of, plan, *wrapped)
             options["consume"] = None if local is None else marking(plan, *wrapped)
-            return start_use(bindings, a, out, alpha, beta, error=guard.take_interrupts(), **options)
+            return start_use(bounds, a, out, alpha, beta, error=guard.take_interrupts(), **options)
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and return the seconds of each part of the work on this rank. Collective; parameters as in a call."""
@@ -408,7 +408,7 @@ class Redistribution:
         """
         from .study.report import report_of, report_of_all
 
-        seconds = [each.bindings.last_run.seconds for each in (self, *self.plans)]
+        seconds = [each.bounds.last_run.seconds for each in (self, *self.plans)]
         return report_of_all(self.plan, dtype, seconds) if all_ranks else report_of(self.plan, dtype, seconds)
 
     def plot(self) -> Figure:
@@ -597,11 +597,11 @@ def _for_user(
     """The plan for arrays of this rank that are stored so; the same one again while the group keeps it."""
     plan, pair = entry.plan, entry.plan.pairs[0]
     if plan.group is None:
-        return Redistribution(Bindings(plan)) if plan.paper_exchange is None else PaperPlan(Bindings(plan))
+        return Redistribution(Bounds(plan)) if plan.paper_exchange is None else PaperPlan(Bounds(plan))
     a, b = layouts
     a, b = pair.desc_a if a is None else a, pair.desc_b if b is None else b
     if plan.options is not None and plan.options.agree != "always":
-        return Redistribution(Bindings(plan.for_arrays(a, b, dtype), Terms()))
+        return Redistribution(Bounds(plan.for_arrays(a, b, dtype), Terms()))
     stored = a._storage, b._storage, dtype
     known: Redistribution | None = entry.for_users.get(stored)
     if known is None:
@@ -609,7 +609,7 @@ def _for_user(
             plan = plan.for_arrays(a, b, dtype)
         while len(entry.for_users) >= MOST_FOR_USERS:
             del entry.for_users[next(iter(entry.for_users))]
-        known = entry.for_users[stored] = Redistribution(Bindings(plan))
+        known = entry.for_users[stored] = Redistribution(Bounds(plan))
     return known
 
 
@@ -654,7 +654,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
     # interrupts come before the vote, which reports them; afterwards all ranks make the batch
     with hold_interrupts() as held:
         parts = [plan.plan if isinstance(plan, Redistribution) else plan for plan in plans]
-        return Redistribution(Bindings(agreed_batch(parts, exchange, memory_limit, held)), plans)
+        return Redistribution(Bounds(agreed_batch(parts, exchange, memory_limit, held)), plans)
 
 
 def _messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:

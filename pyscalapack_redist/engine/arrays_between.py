@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins, address_of
-from .binding import Dtypes, Operands, blend_of
+from .bound import Dtypes, Operands, blend_of
 from .plan import Plan
 from .stages import ArrayKind
 

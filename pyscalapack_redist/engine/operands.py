@@ -14,8 +14,8 @@ from .._kernels.bundle import Origins
 from ..errors import ArrayError, RedistributionError
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
-from .binding import ZERO, Operands, blend_of, factors_key
-from .bindings import Bindings
+from .bound import ZERO, Operands, blend_of, factors_key
+from .bounds import Bounds
 from .local_arrays import (
     BY_COLUMNS,
     BY_ROWS,
@@ -93,7 +93,7 @@ def list_arrays(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]]:
     return (check_list("arrays", a, n), check_list("outs", out, n)) if plan.is_batch else ([a], [out])
 
 
-def prepare_operands(bindings: Bindings, a: Any, out: Any, alpha: object, beta: object) -> Operands:
+def prepare_operands(bounds: Bounds, a: Any, out: Any, alpha: object, beta: object) -> Operands:
     """Check this rank's arrays for one use of a plan, and make the omitted ones.
 
     Raises
@@ -101,16 +101,16 @@ def prepare_operands(bindings: Bindings, a: Any, out: Any, alpha: object, beta: 
     ArrayError, ScheduleError
         The message names the array, and in a batch the plan.
     """
-    plan = bindings.plan
+    plan = bounds.plan
     inputs, outs = list_arrays(plan, a, out)
-    alike = bindings.by_factors.get(factors_key(alpha, beta), ())
-    for binding in alike:
-        match = None if binding.kinds is None else binding.kinds.match(inputs, outs)
+    alike = bounds.by_factors.get(factors_key(alpha, beta), ())
+    for bound in alike:
+        match = None if bound.kinds is None else bound.kinds.match(inputs, outs)
         if match is not None:
-            like = binding.operands
+            like = bound.operands
             return Operands(inputs, outs, match[0], match[1], like.kind, like.dtypes, like.element_order, like.factors)
     require_room(plan.new_elements, plan.pairs, inputs, outs)
-    disjoint = next((binding.operands.disjoint_arrays for binding in alike), None)
+    disjoint = next((bound.operands.disjoint_arrays for bound in alike), None)
     operands, checked = check_operands(plan.pairs, plan.moves, inputs, outs, alpha, beta, disjoint)
     return operands._replace(disjoint_arrays=checked._replace(out=None)) if plan.has_tiles else operands
 

@@ -69,7 +69,7 @@ class PanelStage(Stage):
         dimension = self.moves[0].desc_a.ndim - 1 if element_order == BY_COLUMNS else 0
         return Panel(dimension, self._number, PANELS)
 
-    def bind(
+    def make_exchange(
         self, kind: ArrayKind, element_order: int, item_bytes: int, exchange_type: type[Exchange] | None = None
     ) -> Exchange:
         """As for `Stage`; the messages of the panel are made here."""
@@ -77,7 +77,7 @@ class PanelStage(Stage):
         if part is None:
             move = self.moves[0]._replace(messages=self._make(self.panel(element_order))[0])
             part = self._parts[element_order] = Stage([move], self.exchange, self.options, self._group)
-        return part.bind(kind, element_order, item_bytes, exchange_type)
+        return part.make_exchange(kind, element_order, item_bytes, exchange_type)
 
 
 class ConsumedArray:

@@ -1,6 +1,6 @@
 """What the engine makes of a request: a `Plan`, the stages of moves between two layouts. It remembers nothing of its uses.
 
-What is kept from use to use is in `Bindings` (engine/bindings.py).
+What is kept from use to use is in `Bounds` (engine/bounds.py).
 """
 
 from __future__ import annotations

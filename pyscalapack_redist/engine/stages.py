@@ -197,7 +197,7 @@ class Stage:
             between=sum(extents.between for extents in by_move),
         )
 
-    def bind(
+    def make_exchange(
         self, kind: ArrayKind, element_order: int, item_bytes: int, exchange_type: type[Exchange] | None = None
     ) -> Exchange:
         """Make the exchange for arrays of one kind.
@@ -213,11 +213,11 @@ class Stage:
         exchange_type : class of Exchange, optional
             Replaces the stage's own exchange.
         """
-        binder = _Binder(self, kind, element_order)
+        bundles = _Bundles(self, kind, element_order)
         sends, receives = (
-            binder.messages([move.messages[k] for move in self.moves], k == 0, self._key(k == 0)) for k in range(2)
+            bundles.messages([move.messages[k] for move in self.moves], k == 0, self._key(k == 0)) for k in range(2)
         )
-        copies = binder.bundle(
+        copies = bundles.bundle(
             [(k, message.box) for k, move in enumerate(self.moves) for message in move.copies(kind)],
             "",
         )
@@ -225,15 +225,15 @@ class Stage:
         options = self.options.of(max(1, item_bytes), element_order)
         return (exchange_type or self.exchange)(sends, receives, copies, options, node)
 
-    def bind_traffic(self, kind: ArrayKind, element_order: int, item_bytes: int) -> Traffic | None:
+    def make_traffic(self, kind: ArrayKind, element_order: int, item_bytes: int) -> Traffic | None:
         """Make the compiled traffic of a shared exchange without the exchange; None for other exchanges and several moves.
 
-        Parameters as for `bind`.
+        Parameters as for `make_exchange`.
         """
         node = None if self._group is None else self._group.node
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
             return None
-        move = _MoveBinding.of(self.moves[0], self.origin_numbers[0], kind, element_order)
+        move = _BoundMove.of(self.moves[0], self.origin_numbers[0], kind, element_order)
         sends, receives, _ = self.moves[0].messages
 
         def pairs(messages: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
@@ -257,7 +257,7 @@ class Stage:
         return lambda k, message: ((rank - message.peer) % size,)
 
 
-class _MoveBinding(NamedTuple):
+class _BoundMove(NamedTuple):
     """A move bound to arrays of one kind: the properties that all its boxes share."""
 
     move: Move
@@ -269,7 +269,7 @@ class _MoveBinding(NamedTuple):
     blend: Blend | None
 
     @classmethod
-    def of(cls, move: Move, origin: int, kind: ArrayKind, element_order: int) -> _MoveBinding:
+    def of(cls, move: Move, origin: int, kind: ArrayKind, element_order: int) -> _BoundMove:
         """Bind a move whose arrays are at `origin`, with elements by rows (1) or by columns (2)."""
         dims = tuple(range(move.desc_a.ndim))
         blend = kind.blends[move.pair].get(move.blending)
@@ -295,37 +295,37 @@ class _MoveBinding(NamedTuple):
         return self.strides[a][::-1] if self.transposed else self.strides[a]
 
 
-class _Binder:
+class _Bundles:
     """Makes the bundles of a stage for arrays of one kind."""
 
     def __init__(self, stage: Stage, kind: ArrayKind, element_order: int) -> None:
         self._datatypes = stage.options.buffers == "datatypes"
         moves = zip(stage.moves, stage.origin_numbers, strict=True)
-        self._bindings = [_MoveBinding.of(move, origin, kind, element_order) for move, origin in moves]
+        self._moves = [_BoundMove.of(move, origin, kind, element_order) for move, origin in moves]
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Make a bundle of boxes of moves, one after another."""
-        return Bundle([part for k, box in contents for part in self._bindings[k].parts(box, dense)], dense)
+        return Bundle([part for k, box in contents for part in self._moves[k].parts(box, dense)], dense)
 
-    def _form(self, binding: _MoveBinding, box: Box | Boxes, sending: bool) -> Form | None:
+    def _form(self, bound: _BoundMove, box: Box | Boxes, sending: bool) -> Form | None:
         """Describe a box in the user's array for a derived datatype; None without datatypes."""
         if not self._datatypes or not isinstance(box, Box):
             return None
-        strides = binding.source(binding.move.source) if sending else binding.strides[binding.move.target]
-        return Form(box, strides, binding.item, binding.order)
+        strides = bound.source(bound.move.source) if sending else bound.strides[bound.move.target]
+        return Form(box, strides, bound.item, bound.order)
 
     def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:
         """Make a byte message for each message of a single move, or for each peer of several moves."""
         dense = "target" if sending else "source"
         byte_messages = []
         if len(by_move) == 1:
-            binding, item = self._bindings[0], self._bindings[0].item
+            bound, item = self._moves[0], self._moves[0].item
             bundles: dict[int, Bundle] = {}
             for peer, box, origin, first, last in by_move[0]:
                 bundle = bundles.get(id(box))
                 if bundle is None:
                     bundle = bundles[id(box)] = self.bundle([(0, box)], dense)
-                form = self._form(binding, box, sending)
+                form = self._form(bound, box, sending)
                 byte_messages.append(ByteMessage(peer, origin, bundle, first * item, last * item, form))
             return byte_messages
         contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}

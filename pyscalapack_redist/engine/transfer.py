@@ -44,8 +44,8 @@ from ..exchanges.shared import RingAndMPI
 from ..layout.dtypes import dtype_digest
 from ..tracebacks import brief, shorten
 from .arrays_between import AllArrays, allocate, locate_arrays
-from .binding import Binding, BoundStages, Dtypes, Lent, Operands
-from .bindings import Bindings
+from .bound import Bound, Dtypes, Lent, Operands, StageExchanges
+from .bounds import Bounds
 from .local_arrays import BY_COLUMNS, BY_ROWS
 from .operands import finish_result, list_arrays, prepare_operands
 from .overwriting import ConsumedArray, PanelStage, take_single_pages
@@ -104,7 +104,7 @@ class Transfer(Generic[Result]):
     in_turn = False  # whether its exchange goes on only when those of earlier transfers are complete
     # the user's arrays and their kind; what is kept for such arrays; the memory that is lent for them
     operands: Operands | None = None
-    binding: Binding | None = None
+    bound: Bound | None = None
     lent: Lent | None = None
     _all_arrays: AllArrays
     _group: Group
@@ -117,15 +117,15 @@ class Transfer(Generic[Result]):
 
     def __init__(
         self,
-        bindings: Bindings,
+        bounds: Bounds,
         spent: dict[str, float] | None = None,
         measured: Any = None,
         convert_result: Callable[[Any], Any] | None = None,
         consume: Marking | None = None,
     ) -> None:
-        self.plan, self.bindings = bindings.plan, bindings
-        if bindings.group is not None:
-            self._group = bindings.group
+        self.plan, self.bounds = bounds.plan, bounds
+        if bounds.group is not None:
+            self._group = bounds.group
         self._spent, self._measured, self._convert_result, self._consume = spent, measured, convert_result, consume
         self._started = self._tested = time.perf_counter()
 
@@ -150,27 +150,27 @@ class Transfer(Generic[Result]):
         if self.state is State.ABORTED:
             self._raise_failure()
 
-    def take_over(self, binding: Binding, operands: Operands, lent: Lent, ticket: int, voting: Voting | None) -> None:
+    def take_over(self, bound: Bound, operands: Operands, lent: Lent, ticket: int, voting: Voting | None) -> None:
         """Go on with a use that `call_again` has begun: its vote is cast, perhaps counted, or elements move already."""
-        self.binding, self.operands, self.lent, self._ticket = binding, operands, lent, ticket
-        self.series, self._all_arrays = self.bindings.series, AllArrays(operands.kind, binding.dtypes or (), ())
+        self.bound, self.operands, self.lent, self._ticket = bound, operands, lent, ticket
+        self.series, self._all_arrays = self.bounds.series, AllArrays(operands.kind, bound.dtypes or (), ())
         if voting is None:
             self.state, story = MOVING, self._moved(lent, mark=None)
         else:
             self.state, story = VOTING, self._voted(self._group.adopt(voting))
         self._begin(story)
 
-    def continue_call(self, call: Call, binding: Binding, arrays: list[Any], outs: list[Any]) -> None:
+    def continue_call(self, call: Call, bound: Bound, arrays: list[Any], outs: list[Any]) -> None:
         """Go on after the vote that a compiled call has cast, with the chunks that it has packed."""
-        group, bound = self._group, binding.bind_latest()
+        group, stages = self._group, bound.latest_exchanges()
         voting, begun, targets, origins = call.hand_over()
-        self.binding, self._ticket = binding, group.ticket
-        self.operands = binding.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=origins)
-        assert bound is not None
-        assert binding.dtypes is not None
-        self._all_arrays = AllArrays(self.operands.kind, binding.dtypes, ())
+        self.bound, self._ticket = bound, group.ticket
+        self.operands = bound.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=origins)
+        assert stages is not None
+        assert bound.dtypes is not None
+        self._all_arrays = AllArrays(self.operands.kind, bound.dtypes, ())
         group.adopt(voting)
-        self._lend(bound, functools.partial(RingAndMPI, begun=begun))
+        self._lend(stages, functools.partial(RingAndMPI, begun=begun))
         self.state = VOTING
         self._begin(self._voted(voting))
 
@@ -192,7 +192,7 @@ class Transfer(Generic[Result]):
 
     def _moves(self) -> Story:
         """Wait for its turn, take memory, vote, and move. Whatever fails before the vote is this rank's vote."""
-        group, terms, given = self._group, self.bindings.terms, self._given
+        group, terms, given = self._group, self.bounds.terms, self._given
         if given is not None:
             while not self._has_turn():
                 yield QUEUED
@@ -226,14 +226,14 @@ class Transfer(Generic[Result]):
 
     def _voted(self, voting: Voting) -> Story:
         """Count the vote, which is cast: then give up, or agree, and move when it is this transfer's turn."""
-        group, plan, binding, mark = self._group, self.plan, self.binding, 0
+        group, plan, bound, mark = self._group, self.plan, self.bound, 0
         block = yield VOTING  # a start returns at once
         while (outcome := group.count(voting, block)) is None:
             block = yield VOTING
         if self._spent is not None:
             self._spent["agreed"] = time.perf_counter() - self._started
         lent = self.lent
-        if lent is None or binding is None or not lent.is_again or not binding.expects(outcome):
+        if lent is None or bound is None or not lent.is_again or not bound.expects(outcome):
             if not self._is_good(outcome):
                 yield from self._refused(group.start_refusal(*self._reported(self._make_statements)))
                 return
@@ -246,7 +246,7 @@ class Transfer(Generic[Result]):
                 guard, known = self._known_dtypes(exchange)
                 refusal = self._confirm(guard, lambda: self._learn_dtypes(known, int(outcome.item)))
             elif plan.has_panels:
-                refusal = self._confirm(Guard(), lambda: self._lend(self._bind_agreed(outcome)))
+                refusal = self._confirm(Guard(), lambda: self._lend(self._agreed_exchanges(outcome)))
             else:
                 refusal = None
             if refusal is not None:
@@ -305,7 +305,7 @@ class Transfer(Generic[Result]):
 
     def _has_turn(self) -> bool:
         """Whether it can begin: all earlier ones of the group have, and this rank knows whether it votes."""
-        group, terms = self._group, self.bindings.terms
+        group, terms = self._group, self.bounds.terms
         if group.queued and next(iter(group.queued)) is not self:
             return False
         if terms is not None:
@@ -331,7 +331,7 @@ class Transfer(Generic[Result]):
         prepare()  # on every rank, also one without arrays: the vote reports an error
         if self.plan.has_panels and self.plan.group is not None:
             self._check_unread(a)
-        self.operands = operands = prepare_operands(self.bindings, a, out, alpha, beta)
+        self.operands = operands = prepare_operands(self.bounds, a, out, alpha, beta)
         if self.plan.has_panels and operands.outs[0] is None:
             take_single_pages(operands.targets[0])
         return operands
@@ -346,14 +346,14 @@ class Transfer(Generic[Result]):
 
     def _take_known_memory(self) -> None:
         """Take memory for arrays whose dtypes this rank knows, in a plan whose terms they fit."""
-        plan, terms, operands, item_bytes = self.plan, self.bindings.terms, self._operands, 0
+        plan, terms, operands, item_bytes = self.plan, self.bounds.terms, self._operands, 0
         if terms is not None and terms.is_bound:
             terms.check_usable()
             terms.check(operands.factors[0])
             item_bytes = terms.item_bytes
             self.operands = operands = operands._replace(element_order=terms.element_order)
-        self.binding = binding = self.bindings.binding_of(operands)
-        known = binding.dtypes
+        self.bound = bound = self.bounds.bound_for(operands)
+        known = bound.dtypes
         self._all_arrays = AllArrays(operands.kind, known or (), ())
         if known is None:
             return
@@ -363,37 +363,37 @@ class Transfer(Generic[Result]):
         trial = Guard()
         trial.attempt(lambda: self._take_memory(known, item_bytes), is_open=False)
         if trial.error is not None:
-            binding.forget_dtypes()  # other ranks' arrays may have changed: ask again
+            bound.forget_dtypes()  # other ranks' arrays may have changed: ask again
 
     def _take_memory(self, dtypes: Dtypes, item_bytes: int) -> None:
         """Take staging memory and arrays in between, unless the order of elements is unknown."""
-        plan, operands, binding = self.plan, self._operands, self.binding
-        assert binding is not None
+        plan, operands, bound = self.plan, self._operands, self.bound
+        assert bound is not None
         self._all_arrays = self._all_arrays._replace(dtypes=dtypes)
         if operands.element_order is None and not plan.may_ask_dtypes:
             return
-        bound = binding.bind_latest()
-        if bound is None or plan.may_ask_dtypes:
+        stages = bound.latest_exchanges()
+        if stages is None or plan.may_ask_dtypes:
             self._all_arrays = allocate(plan, operands, dtypes)
         if plan.has_panels:  # along the slowest dimension of all ranks' A, which the vote says
             return
-        if bound is None or dtypes != binding.dtypes:
+        if stages is None or dtypes != bound.dtypes:
             element_order = BY_COLUMNS if plan.layouts_between else operands.element_order or BY_COLUMNS
-            bound = self._bind_stages(element_order, max(item_bytes, *self._all_arrays.kind.items))
-        self._lend(bound)
+            stages = self._exchanges_for(element_order, max(item_bytes, *self._all_arrays.kind.items))
+        self._lend(stages)
 
-    def _bind_stages(self, element_order: int, item_bytes: int) -> BoundStages:
+    def _exchanges_for(self, element_order: int, item_bytes: int) -> StageExchanges:
         """Return the exchanges for an order of elements in messages and the bytes of the largest element."""
-        assert self.binding is not None
+        assert self.bound is not None
         kind, dtypes, _ = self._all_arrays
-        return self.binding.exchanges.bind(kind, dtypes, element_order, item_bytes)
+        return self.bound.exchanges.of(kind, dtypes, element_order, item_bytes)
 
-    def _lend(self, stages: BoundStages, begin: Callable[[Any, Run], Progress] | None = None) -> Lent:
+    def _lend(self, stages: StageExchanges, begin: Callable[[Any, Run], Progress] | None = None) -> Lent:
         """Take the memory of these exchanges, that of the last use if it is kept; `begin` continues a compiled call's run."""
-        binding, origins = self.binding, self._operands.origins
-        assert binding is not None
-        if begin is None and binding.idle is not None and stages is binding.latest:
-            lent, binding.idle = binding.idle, None
+        bound, origins = self.bound, self._operands.origins
+        assert bound is not None
+        if begin is None and bound.idle is not None and stages is bound.latest:
+            lent, bound.idle = bound.idle, None
             lent.renew(origins, self._ticket + DATA if self.series is None else None, self._spent)
         else:
             is_kept = begin is None and not self.plan.may_ask_dtypes and stages.is_reusable
@@ -409,13 +409,13 @@ class Transfer(Generic[Result]):
         return lent
 
     def _new_run(self, lent: Lent) -> Run:
-        binding, group, stages, stage = self.binding, self._group, lent.stages, lent.stage
-        assert binding is not None
+        bound, group, stages, stage = self.bound, self._group, lent.stages, lent.stage
+        assert bound is not None
         kind, dtypes, between = self._all_arrays
         origins, addresses = locate_arrays(self.plan, stage, self._operands.origins, between)
-        # Neither `self` nor the binding, which may keep the run: such a cycle would live until garbage collection.
+        # Neither `self` nor the bound, which may keep the run: such a cycle would live until garbage collection.
         other_order = functools.partial(
-            binding.exchanges.bind, kind, dtypes, BY_ROWS + BY_COLUMNS - stages.element_order, stages.item_bytes
+            bound.exchanges.of, kind, dtypes, BY_ROWS + BY_COLUMNS - stages.element_order, stages.item_bytes
         )
         return Run(
             group.channel,
@@ -434,7 +434,7 @@ class Transfer(Generic[Result]):
         failed = self._group.failure_code(self.error)
         if self.operands is None:
             return Vote(failed=failed, call=self.plan.identity)
-        return Vote(failed=failed, **self.bindings.vote_fields(self.operands, self.binding))
+        return Vote(failed=failed, **self.bounds.vote_fields(self.operands, self.bound))
 
     def _make_statements(self) -> list[Statement]:
         """List the values behind the vote's digests, for the error text if they differ."""
@@ -489,23 +489,23 @@ class Transfer(Generic[Result]):
         elif dtypes != self._all_arrays.dtypes:
             self._all_arrays = allocate(self.plan, self._operands, dtypes)
 
-    def _bind_agreed(self, outcome: Outcome) -> BoundStages:
+    def _agreed_exchanges(self, outcome: Outcome) -> StageExchanges:
         """Return the exchanges for what all ranks have voted for."""
         element_order = BY_COLUMNS if self.plan.layouts_between else int(outcome.order) or BY_COLUMNS
-        return self._bind_stages(element_order, int(outcome.item))
+        return self._exchanges_for(element_order, int(outcome.item))
 
     def _agree(self, outcome: Outcome) -> Lent:
         """Adopt the order of elements and the largest element size that all ranks have agreed on."""
-        operands, binding = self._operands, self.binding
-        assert binding is not None
+        operands, bound = self._operands, self.bound
+        assert bound is not None
         if self.plan.may_ask_dtypes and (outcome.pending or "dtype" in outcome.disputed):
-            binding.remember_dtypes(self._all_arrays.dtypes, int(outcome.order))
-        stages = self._bind_agreed(outcome)
+            bound.remember_dtypes(self._all_arrays.dtypes, int(outcome.order))
+        stages = self._agreed_exchanges(outcome)
         lent = self.lent or self._lend(stages)
         if lent.stages is not stages:
             lent.stages, lent.is_kept = stages, False
-        self.bindings.bind_terms(operands, stages.element_order, stages.item_bytes)
-        self.bindings.keep(binding, operands, stages, continue_call, outcome)
+        self.bounds.agree_on_terms(operands, stages.element_order, stages.item_bytes)
+        self.bounds.keep(bound, operands, stages, continue_call, outcome)
         return lent
 
     # -- moving
@@ -550,23 +550,23 @@ class Transfer(Generic[Result]):
     # -- the end
 
     def _complete(self, lent: Lent) -> None:
-        plan, operands, bindings = self.plan, self._operands, self.bindings
+        plan, operands, bounds = self.plan, self._operands, self.bounds
         if plan.needs_finishing or plan.is_batch:
             self._result = finish_result(plan, operands.outs, operands.targets, operands.factors)
         else:
             (self._result,) = operands.targets
         if self.series is None or not lent.is_again:
-            bindings.last_run.seconds = time.perf_counter() - self._started
-        if self.series is not None and self.binding is not None and not lent.is_again:
-            bindings.keep(self.binding, operands, lent.stages, continue_call)
+            bounds.last_run.seconds = time.perf_counter() - self._started
+        if self.series is not None and self.bound is not None and not lent.is_again:
+            bounds.keep(self.bound, operands, lent.stages, continue_call)
         self._put_back_memory()
         self.state = COMPLETE
 
     def _put_back_memory(self) -> None:
         """Give back what was lent, for the next use: nothing reads or writes it any more. Let the user's arrays go."""
-        if self.lent is not None and self.binding is not None:
-            self.binding.take_back(self.lent, self._group.staging)
-        self.lent = self.operands = self.binding = self.error = None
+        if self.lent is not None and self.bound is not None:
+            self.bound.take_back(self.lent, self._group.staging)
+        self.lent = self.operands = self.bound = self.error = None
 
     def _end_refused(self, error: BaseException) -> None:
         """End as refused: all ranks know or will know of the error."""
@@ -574,12 +574,12 @@ class Transfer(Generic[Result]):
             self.lent.is_kept = False
         self._put_back_memory()
         self._leave_array()
-        self.bindings.record_failure(describe_error(error))
+        self.bounds.record_failure(describe_error(error))
         self.state, self._failure = State.REFUSED, error
 
     def _end_with_series(self) -> None:
         """End as refused, because a rank has failed in a call of the series."""
-        terms = self.bindings.terms
+        terms = self.bounds.terms
         assert terms is not None
         self._end_refused(CollectiveError(terms.failure))
 
@@ -787,17 +787,17 @@ def combine_dtypes(dtypes_by_rank: list[Any]) -> list[Any]:
 
 
 def continue_call(
-    weak_bindings: weakref.ref[Bindings], weak_binding: weakref.ref[Binding], call: Call, a: Any, out: Any
+    weak_bounds: weakref.ref[Bounds], weak_bound: weakref.ref[Bound], call: Call, a: Any, out: Any
 ) -> Transfer[Any]:
     """Return a transfer that continues a compiled call after its vote."""
-    bindings, binding = weak_bindings(), weak_binding()
-    group = None if bindings is None else bindings.group
-    if bindings is None or group is None or binding is None or not call.begun:
+    bounds, bound = weak_bounds(), weak_bound()
+    group = None if bounds is None else bounds.group
+    if bounds is None or group is None or bound is None or not call.begun:
         raise RuntimeError("internal error: a transfer continues a call that has not begun; please report it")
     with hold_interrupts():
-        transfer: Transfer[Any] = Transfer(bindings)
+        transfer: Transfer[Any] = Transfer(bounds)
         try:
-            transfer.continue_call(call, binding, *list_arrays(bindings.plan, a, out))
+            transfer.continue_call(call, bound, *list_arrays(bounds.plan, a, out))
         except BaseException as caught:  # other ranks rely on the call that has begun
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append((transfer, call))

@@ -1,6 +1,6 @@
 """The beginning of a use of a plan: its ticket and its turn. A `Transfer` (engine/transfer.py) does the rest.
 
-Before that there is what plans keep: a compiled call for the first use (`first_binding`).
+Before that there is what plans keep: a compiled call for the first use (`first_bound`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..comm.group import DATA
 from ..comm.guard import Guard
 from ..comm.progress import hold_interrupts
 from ..exchanges.shared import Shared
-from .binding import Binding, Key
-from .bindings import Bindings
+from .bound import Bound, Key
+from .bounds import Bounds
 from .operands import find_wrapped, finish_result, prepare_operands
 from .transfer import Marking, Transfer, continue_call
 
 
 def start_use(
-    bindings: Bindings,
+    bounds: Bounds,
     a: Any,
     out: Any,
     alpha: object = 1,
@@ -49,9 +49,9 @@ def start_use(
     consume : Marking, optional
         Marks the user's array of A as consumed, from now on.
     """
-    group, terms = bindings.group, bindings.terms
+    group, terms = bounds.group, bounds.terms
     if group is None:
-        alone: Transfer[Any] = Transfer(bindings, measured=measured, convert_result=convert_result)
+        alone: Transfer[Any] = Transfer(bounds, measured=measured, convert_result=convert_result)
         alone.move_alone(a, out, alpha, beta)
         return alone
     group.check_usable()
@@ -59,19 +59,19 @@ def start_use(
         if terms is not None and terms.series is not None:
             terms.check_usable()
         with group.lock:
-            transfer: Transfer[Any] = Transfer(bindings, spent, measured, convert_result, consume)
+            transfer: Transfer[Any] = Transfer(bounds, spent, measured, convert_result, consume)
             transfer.start(guard, a, out, alpha, beta)
         return transfer
 
 
-def call_again(bindings: Bindings, binding: Binding, a: Any, out: Any) -> Any:
+def call_again(bounds: Bounds, bound: Bound, a: Any, out: Any) -> Any:
     """The result of a use of arrays like the last ones, with the memory of the last use, by MPI. Collective.
 
     As a compiled call in a ring: the first lines of a transfer, which takes over where it would wait for long, where the vote
     has another outcome than the last one, and at an interrupt. NotImplemented if the arrays are of another kind; then
     nothing has begun. Nothing else may be in flight in the group: nothing goes before it.
     """
-    group, kinds, series, lent = bindings.group, binding.kinds, bindings.series, binding.idle
+    group, kinds, series, lent = bounds.group, bound.kinds, bounds.series, bound.idle
     try:
         match = None if kinds is None else kinds.match([a], [out])
     except Exception:
@@ -80,33 +80,33 @@ def call_again(bindings: Bindings, binding: Binding, a: Any, out: Any) -> Any:
         return NotImplemented
     assert group is not None
     start, (targets, origins), voting, rows = time.perf_counter(), match, None, None
-    ticket, binding.idle = group.coming_ticket, None
+    ticket, bound.idle = group.coming_ticket, None
     lent.renew(origins, ticket + DATA if series is None else None, None)
     if series is None:
         rows = lent.progress.pack_for_vote()
     with hold_interrupts() as held:
         try:
             if series is None:
-                assert binding.vote is not None
+                assert bound.vote is not None
                 group.take_ticket()
-                voting = group.start_voting(binding.vote, rows)
+                voting = group.start_voting(bound.vote, rows)
             lent.send_early()
-            if voting is None or (_is_soon(voting.test) and binding.expects(voting.outcome)):
+            if voting is None or (_is_soon(voting.test) and bound.expects(voting.outcome)):
                 voting = None
                 lent.start()
                 if _is_soon(lent.advance) and (series is None or series.culprit is None):
                     if series is None:
-                        bindings.last_run.seconds = time.perf_counter() - start
-                    binding.take_back(lent, group.staging)
-                    plan, factors = bindings.plan, binding.operands.factors
+                        bounds.last_run.seconds = time.perf_counter() - start
+                    bound.take_back(lent, group.staging)
+                    plan, factors = bounds.plan, bound.operands.factors
                     return finish_result(plan, [out], targets, factors) if plan.needs_finishing else targets[0]
         except BaseException as caught:  # other ranks depend on it
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append((lent, a, targets))  # MPI may still access them
             raise
-        operands = binding.operands._replace(arrays=[a], outs=[out], targets=targets, origins=origins)
-        transfer: Transfer[Any] = Transfer(bindings)
-        transfer.take_over(binding, operands, lent, ticket, voting)
+        operands = bound.operands._replace(arrays=[a], outs=[out], targets=targets, origins=origins)
+        transfer: Transfer[Any] = Transfer(bounds)
+        transfer.take_over(bound, operands, lent, ticket, voting)
         return transfer.finish(held)
 
 
@@ -120,17 +120,17 @@ def _is_soon(done: Callable[[], object]) -> bool:
     return False
 
 
-def first_binding(bindings: Bindings, key: Key | None, a: Any, out: Any, alpha: Any, beta: Any) -> Binding | None:
+def first_bound(bounds: Bounds, key: Key | None, a: Any, out: Any, alpha: Any, beta: Any) -> Bound | None:
     """Return what is kept for arrays of this kind before their first use, if that can be compiled; or None.
 
     Errors are ignored: a transfer reports them.
     """
-    group, plan = bindings.group, bindings.plan
+    group, plan = bounds.group, bounds.plan
     if (
         key is None
         or group is None
         or group.abort_reason is not None
-        or bindings.terms is not None
+        or bounds.terms is not None
         or plan.may_ask_dtypes
         or plan.has_tiles
         or plan.has_panels
@@ -140,12 +140,12 @@ def first_binding(bindings: Bindings, key: Key | None, a: Any, out: Any, alpha: 
     ):
         return None
     try:
-        operands = prepare_operands(bindings, a, out, alpha, beta)
+        operands = prepare_operands(bounds, a, out, alpha, beta)
         order, item_bytes = operands.element_order, operands.item_bytes
         if order is None or not item_bytes:
             return None
-        binding = bindings.binding_of(operands)
-        bindings.keep_first(binding, operands, order, item_bytes, continue_call)
-        return binding
+        bound = bounds.bound_for(operands)
+        bounds.keep_first(bound, operands, order, item_bytes, continue_call)
+        return bound
     except Exception:
         return None

@@ -231,7 +231,7 @@ def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
     arrays += [(plan.layouts_between[k], items[0]) for k in sorted(plan.layouts_between)]
     strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in desc.local_shapes]
     blends: tuple[dict[Any, Any], ...] = ({},) * len(items)
-    return stage.bind(ArrayKind(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
+    return stage.make_exchange(ArrayKind(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
 
 
 def _peak_bytes(plan: Plan, items: Sequence[int]) -> int:

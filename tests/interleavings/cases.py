@@ -203,7 +203,7 @@ def _bound_by_its_first(world: EngineWorld, name: str) -> None:
         return  # nobody can tell whether that was the first good call
     first = next((call for call in range(len(numbers)) if "done" in by_call[call]), len(numbers))
     failed = None
-    voted = all(rank.plans[name].bindings.series is None for rank in world.ranks)  # in each call
+    voted = all(rank.plans[name].bounds.series is None for rank in world.ranks)  # in each call
     has_faults = any(world.script[number].faults != (None,) * len(became) for number in numbers)
     for call, outcomes in enumerate(by_call):
         wrongs = [rank for rank in range(len(uses)) if uses[rank][call].fault not in (None, "rest")]

@@ -27,10 +27,10 @@ from pyscalapack_redist.comm.log_steps import Rows
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.series import Series, Settling
 from pyscalapack_redist.comm.vote import Vote, Voting
-from pyscalapack_redist.engine import batch, bindings, make
+from pyscalapack_redist.engine import batch, bounds, make
 from pyscalapack_redist.engine import transfer as transfers
 from pyscalapack_redist.engine import use as uses
-from pyscalapack_redist.engine.binding import Lent
+from pyscalapack_redist.engine.bound import Lent
 from pyscalapack_redist.engine.terms import Terms
 from pyscalapack_redist.errors import CollectiveError
 
@@ -165,10 +165,10 @@ class Setting:
             team.begin(world)
         for by_name in self.plans:
             for plan in by_name.values():
-                plan.bindings.by_factors.clear()
-                if plan.bindings.terms is not None:
-                    plan.bindings.terms = Terms()
-                    plan.bindings.plan = plan.plan.for_arrays(plan.desc_a, plan.desc_b, None)
+                plan.bounds.by_factors.clear()
+                if plan.bounds.terms is not None:
+                    plan.bounds.terms = Terms()
+                    plan.bounds.plan = plan.plan.for_arrays(plan.desc_a, plan.desc_b, None)
         self._show(world)
 
     def _show(self, world: EngineWorld) -> None:
@@ -411,13 +411,13 @@ def _begun(begin: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def _again(bound: Any, binding: Any, a: Any, out: Any) -> Any:
+def _again(bounds: Any, bound: Any, a: Any, out: Any) -> Any:
     """A call of arrays like the last ones: it is a use of the script, and not for arrays with which it would fail."""
     rank = _here()
     if not rank.doomed_later.isdisjoint((id(a), id(out))):
         return NotImplemented
-    binding.idle.purpose = rank.begins
-    return _call_again(bound, binding, a, out)
+    bound.idle.purpose = rank.begins
+    return _call_again(bounds, bound, a, out)
 
 
 _call_again = uses.call_again
@@ -467,7 +467,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (groups, "_never_freed", _Kept()),
     (groups, "_forked", None),  # the explorer forks, and its ranks use no MPI
     (waiting, "_report", lambda *what: None),
-    (bindings, "Call", _call),
+    (bounds, "Call", _call),
     (redistribution, "call_again", _again),
     (transfers, "allocate", _allocate_or_fail),
     (transfers.Transfer, "__init__", _begun(transfers.Transfer.__init__)),
@@ -724,7 +724,7 @@ class Use:
         """The array is what it was; and `out`, unless elements may have moved before something failed."""
         for before, array in zip(self.before, self.arrays, strict=True):
             assert before is None or _same(before, array), "the array has been changed"
-        if self.plan.plan.group.abort_reason is None and self.plan.bindings.series is None:
+        if self.plan.plan.group.abort_reason is None and self.plan.bounds.series is None:
             for out in self.outs:
                 assert out is None or (out == UNTOUCHED).all(), f"out has been touched:\n{out}"
 
@@ -762,7 +762,7 @@ class Use:
         ]
         if not outs:
             return "unknown"
-        if self.plan.bindings.series is not None:
+        if self.plan.bounds.series is not None:
             return "unknown"
         if all((out == UNTOUCHED).all() for out, _ in outs):
             return "refused"

@@ -21,7 +21,7 @@ from oracle import Layout, same_bytes, same_numbers
 
 import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.bundle import address_of
-from pyscalapack_redist.engine.bindings import Bindings
+from pyscalapack_redist.engine.bounds import Bounds
 from pyscalapack_redist.engine.build import build, search
 from pyscalapack_redist.engine.choose import choose
 from pyscalapack_redist.engine.operands import finish_result, prepare_operands
@@ -49,7 +49,7 @@ def plans_of(case: Case, size: int) -> list[Any]:
         chosen = choose(spec.options, None)
         if rank == 0 and not is_by_formula(chosen.schedule):  # one rank searches for all
             steps = search(spec, chosen.schedule)
-        plans.append(Redistribution(Bindings(build(spec, chosen, group, steps))))
+        plans.append(Redistribution(Bounds(build(spec, chosen, group, steps))))
     (stages,) = zip(*(plan.plan.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:
@@ -73,16 +73,16 @@ class Side:
 
     def __init__(self, case: Case, plan: Any, rank: int) -> None:
         call = case.calls[0]
-        self.case, self.plan, self.bindings, self.rank = case, plan.plan, plan.bindings, rank
+        self.case, self.plan, self.bounds, self.rank = case, plan.plan, plan.bounds, rank
         self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
         self.operands = prepare_operands(
-            self.bindings, self.a.given, None if call.new else self.b.given, call.alpha, call.beta
+            self.bounds, self.a.given, None if call.new else self.b.given, call.alpha, call.beta
         )
 
     def bind(self, order: int) -> None:
         operands = self.operands
-        exchanges = self.bindings.binding_of(operands).exchanges
-        (exchange,) = exchanges.bind(operands.kind, operands.dtypes, order, self.case.dtype.itemsize).exchanges
+        exchanges = self.bounds.bound_for(operands).exchanges
+        (exchange,) = exchanges.of(operands.kind, operands.dtypes, order, self.case.dtype.itemsize).exchanges
         self.exchange: Exchange = exchange
         limit = self.plan.memory_limit
         assert exchange.staging_bytes <= limit, f"{exchange.staging_bytes} bytes are staged, of {limit}"

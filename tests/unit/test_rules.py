@@ -201,7 +201,7 @@ CATCH_ALL = {
     "engine.transfer.without_frames": "of a class of errors that cannot be copied",
     "engine.transfer.continue_call": "after the vote is cast: aborts the group, and raises it again",
     "engine.use.call_again": "before the vote: the slow path raises it again; after it: aborts the group",
-    "engine.use.first_binding": "the slow path raises it again",
+    "engine.use.first_bound": "the slow path raises it again",
     "errors.shown": "an object without a readable shape or dtype",
     "files.contents.named_errors": "an error of a library as one of the package's",
     "files.contents.read_npy_header": "an error of a parser, which has many types, as one of the package's",

@@ -66,9 +66,9 @@ def arrays_may_be_others() -> None:
                 if use % 5 == 3:
                     out = np.asfortranarray(out)
                 move.check(move.plan(a, None if use % 5 == 4 else out), use, dtype)
-            assert (move.plan.bindings.series is not None) == ALL_APART
+            assert (move.plan.bounds.series is not None) == ALL_APART
             calls = 3 * series.PERIOD + 4  # since the first
-            assert not ALL_APART or move.plan.bindings.series.calls == calls
+            assert not ALL_APART or move.plan.bounds.series.calls == calls
 
 
 def several_are_in_flight() -> None:

@@ -140,7 +140,7 @@ def errors_leave_it_whole() -> None:
         for exchange in EXCHANGES:
             with pytest.raises(psr.ArrayError, match="memory_limit = 4 bytes is too small for elements of 8 bytes"):
                 psr.redistribute(x, B, overwrite=True, memory_limit=4, exchange=exchange)
-        fails = mock.patch.object(overwriting.PanelStage, "bind", side_effect=MemoryError)
+        fails = mock.patch.object(overwriting.PanelStage, "make_exchange", side_effect=MemoryError)
         errors = pytest.raises((MemoryError, psr.CollectiveError), match=None if RANK else "MemoryError")
         with fails if RANK else contextlib.nullcontext(), errors:
             psr.redistribute(x, B, overwrite=True, memory_limit=2**20)

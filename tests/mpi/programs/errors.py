@@ -17,7 +17,7 @@ from pyscalapack_redist.comm import group as group_module
 from pyscalapack_redist.engine import build as building
 from pyscalapack_redist.engine import messages as planner
 from pyscalapack_redist.engine import transfer as transfers
-from pyscalapack_redist.engine.binding import Binding
+from pyscalapack_redist.engine.bound import Bound
 from pyscalapack_redist.errors import RedistributionError
 from pyscalapack_redist.exchanges import exchange as threads
 
@@ -404,13 +404,13 @@ def conversations() -> None:
         assert found is None or np.array_equal(found, numbers(desc))
     for where, name, error in (
         (group_module, "find_verdict", (W, C)),  # the first rank cannot say why nothing may move
-        (Binding, "bind_latest", MemoryError if RANK == 0 else C),
+        (Bound, "latest_exchanges", MemoryError if RANK == 0 else C),
     )[: 2 if ONE_NODE else 1]:
         comm = WORLD.Dup()
         plan, out = psr.redistribute(A.on(comm), B.on(comm)), B.zeros()
         wrong = on_bad(a.astype(np.float32), a), on_bad(out.astype(np.float32), out)
         with lost(where, name, 0), pytest.raises(error):
-            plan(*(wrong if name == "bind_latest" else (a, on_bad(3, out))))
+            plan(*(wrong if name == "latest_exchanges" else (a, on_bad(3, out))))
         assert not out.any()
         with pytest.raises(C, match=r"cannot redistribute any more.*use another communicator"):
             plan(a, out)

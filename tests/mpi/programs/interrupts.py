@@ -26,7 +26,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.comm import caches, channel, groups, progress, waiting
 from pyscalapack_redist.engine import batch as batches
 from pyscalapack_redist.engine import use as uses
-from pyscalapack_redist.engine.binding import Lent
+from pyscalapack_redist.engine.bound import Lent
 from pyscalapack_redist.engine.transfer import Transfer
 
 WORLD = MPI.COMM_WORLD

@@ -204,7 +204,7 @@ def run_case(rng: np.random.Generator, place: Place, way: dict[str, Any]) -> Cou
                 member.check(call, result, out)
     found = case.features()
     found["intercommunicator"] += place.joins_two
-    found["compiled"] += any(each.call or each.idle for some in plan.bindings.by_factors.values() for each in some)
+    found["compiled"] += any(each.call or each.idle for some in plan.bounds.by_factors.values() for each in some)
     return found
 
 

@@ -94,12 +94,12 @@ def factors_that_are_remembered() -> None:
         out = b.from_function(value)
         plan(local, out, alpha=np.float64(k), beta=np.array(2.0))
         assert np.array_equal(out, b.from_function(lambda i, j, k=k: (k + 2) * value(i, j)))
-    assert sum(map(len, plan.bindings.by_factors.values())) <= 8
+    assert sum(map(len, plan.bounds.by_factors.values())) <= 8
     for agree in ("always", "first"):
         plan = psr.redistribute(a, b, dtype=float, agree=agree)
         for _ in range(3):  # NaN, which is not equal to itself
             assert np.isnan(plan(local, alpha=float("nan"))).all()
-        assert sum("nan" in repr(key) for key in plan.bindings.by_factors) == 1
+        assert sum("nan" in repr(key) for key in plan.bounds.by_factors) == 1
 
 
 def factors_of_kinds_that_numpy_has() -> None:

@@ -1,4 +1,4 @@
-"""What a plan keeps for arrays of one kind, from use to use: a `Binding`."""
+"""What a plan keeps for arrays of one kind, from use to use: a `Bound`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ZERO: Any = 0
 Key = tuple[Any, ...]  # alpha and beta; or the factors of each pair, where they differ
 PLAIN: Key = ()  # where alpha is 1 and beta is 0
 NUMBERS = frozenset({int, float, complex, np.float32, np.float64, np.complex64, np.complex128})
-MOST_BINDINGS = 8  # that a plan keeps
+MOST_BOUNDS = 8  # that a plan keeps
 LARGEST_KEPT = 2**20  # bytes of staging memory that a plan keeps between uses
 Dtypes = tuple[np.dtype[Any] | None, ...]
 
@@ -83,7 +83,7 @@ class Operands(NamedTuple):
         return items[0] if len(items) == 1 else max(items, default=0)
 
 
-class BoundStages(NamedTuple):
+class StageExchanges(NamedTuple):
     """Stages for arrays of one kind: the exchange of each, and the staging memory that each run takes for itself."""
 
     exchanges: tuple[Exchange, ...]
@@ -99,7 +99,7 @@ class BoundStages(NamedTuple):
         return not isinstance(self.exchanges[0], Shared)
 
 
-class Exchanges:
+class ExchangeCache:
     """The exchanges of a plan's stages for arrays of one kind, made when ranks first agree on an order and a size of elements.
 
     Parameters
@@ -122,28 +122,28 @@ class Exchanges:
         exchange_type: type[Exchange] | None,
     ) -> None:
         self._stages, self._memory_limit, self._factors, self._type = stages, memory_limit, factors, exchange_type
-        self._bound: dict[tuple[Dtypes, int, int], BoundStages] = {}
+        self._by_key: dict[tuple[Dtypes, int, int], StageExchanges] = {}
 
-    def bind(self, kind: ArrayKind, dtypes: Dtypes, element_order: int, item_bytes: int) -> BoundStages:
+    def of(self, kind: ArrayKind, dtypes: Dtypes, element_order: int, item_bytes: int) -> StageExchanges:
         """Return the exchanges for dtypes, an order of elements in messages and the bytes of the largest element."""
         key = dtypes, element_order, item_bytes
-        bound = self._bound.get(key)
-        if bound is None:
-            bound = bind_stages(
+        stages = self._by_key.get(key)
+        if stages is None:
+            stages = make_exchanges(
                 self._stages, kind, element_order, item_bytes, self._memory_limit, self._factors, self._type
             )
-            while len(self._bound) >= MOST_BINDINGS:
-                del self._bound[next(iter(self._bound))]
-            self._bound[key] = bound
-        return bound
+            while len(self._by_key) >= MOST_BOUNDS:
+                del self._by_key[next(iter(self._by_key))]
+            self._by_key[key] = stages
+        return stages
 
 
 class Lent:
-    """The memory of one use, which a binding lends: what MPI or another rank may touch while it is in flight.
+    """The memory of one use, which a bound lends: what MPI or another rank may touch while it is in flight.
 
     Parameters
     ----------
-    stages : BoundStages
+    stages : StageExchanges
         The exchanges.
     staging : ndarray
         The staging buffer.
@@ -162,7 +162,7 @@ class Lent:
 
     progress: Progress
 
-    def __init__(self, stages: BoundStages, staging: NDArray[np.uint8], is_kept: bool) -> None:
+    def __init__(self, stages: StageExchanges, staging: NDArray[np.uint8], is_kept: bool) -> None:
         self.stages, self.staging, self.is_kept = stages, staging, is_kept
         self.stage, self.is_again = 0, False
 
@@ -193,20 +193,20 @@ class Lent:
         return self.progress.advance(block)
 
 
-class Binding:
+class Bound:
     """What a plan keeps for arrays of one kind with one pair of factors.
 
     Attributes
     ----------
     operands : Operands
         Kind, dtypes and factors, without arrays.
-    exchanges : Exchanges
+    exchanges : ExchangeCache
         The exchanges.
     dtypes : tuple of dtype or None
         The dtype of each pair as far as all ranks know them; None before ranks have exchanged them.
     dtypes_number : int or None
         A digest of these, in votes, equal on all ranks that know them.
-    latest : BoundStages or None
+    latest : StageExchanges or None
         The exchanges of the last use; None before the first one, which may be compiled.
     element_order : int
         The order of elements that ranks agreed on in the last use; 0 before the first one.
@@ -223,10 +223,10 @@ class Binding:
         The outcome of the last such vote.
     """
 
-    def __init__(self, operands: Operands, exchanges: Exchanges, dtypes: Dtypes | None) -> None:
+    def __init__(self, operands: Operands, exchanges: ExchangeCache, dtypes: Dtypes | None) -> None:
         self.operands, self.exchanges, self.dtypes = operands.without_arrays(), exchanges, dtypes
         self.dtypes_number: int | None = None
-        self.latest: BoundStages | None = None
+        self.latest: StageExchanges | None = None
         self.element_order = 0
         self.forget_use()
 
@@ -274,20 +274,20 @@ class Binding:
         self.dtypes = self.dtypes_number = self.latest = None
         self.forget_use()
 
-    def bind_latest(self) -> BoundStages | None:
+    def latest_exchanges(self) -> StageExchanges | None:
         """Return the exchanges of the last use, which a transfer needs; a compiled call does without."""
         if self.latest is None and self.call is not None and self.dtypes is not None:
             operands = self.operands
-            bound = self.exchanges.bind(operands.kind, self.dtypes, self.element_order, operands.item_bytes)
-            (exchange,) = bound.exchanges
+            stages = self.exchanges.of(operands.kind, self.dtypes, self.element_order, operands.item_bytes)
+            (exchange,) = stages.exchanges
             assert isinstance(exchange, Shared)
             exchange.traffic = self.call.traffic  # the call may have packed some of its chunks
-            self.latest = bound
+            self.latest = stages
         return self.latest
 
 
 def factors_key(alpha: Any, beta: Any) -> Key | None:
-    """Return the key of bindings with these factors; None if they are of unusual types."""
+    """Return the key of bounds with these factors; None if they are of unusual types."""
     if alpha is ONE and beta is ZERO:
         return PLAIN
     if type(alpha) not in NUMBERS or type(beta) not in NUMBERS:
@@ -296,14 +296,14 @@ def factors_key(alpha: Any, beta: Any) -> Key | None:
 
 
 def _key(alpha: Any, beta: Any) -> Key:
-    """The key of bindings with these factors, equal for all NaN, which are not equal to one another."""
+    """The key of bounds with these factors, equal for all NaN, which are not equal to one another."""
     if alpha != alpha or beta != beta:
         return (repr(complex(alpha)), repr(complex(beta)))
     return PLAIN if (alpha, beta) == (1, 0) else (alpha, beta)
 
 
 def key_of(operands: Operands) -> Key:
-    """Return the key of bindings with the factors of these arrays."""
+    """Return the key of bounds with the factors of these arrays."""
     alpha, beta, _ = operands.factors[0]
     are_equal = len(operands.factors) == 1 or all(factors[:2] == (alpha, beta) for factors in operands.factors)
     if not are_equal:
@@ -333,7 +333,7 @@ def blend_of(factors: Factors, move: Move, dtype: np.dtype[Any]) -> Blend | None
     return integer_sum(dtype) if dtype.kind in "iu" else own.adding.blend(dtype)
 
 
-def bind_stages(
+def make_exchanges(
     stages: Sequence[Stage],
     kind: ArrayKind,
     element_order: int,
@@ -341,7 +341,7 @@ def bind_stages(
     memory_limit: int,
     factors: Sequence[Factors],
     exchange_type: type[Exchange] | None = None,
-) -> BoundStages:
+) -> StageExchanges:
     """Bind stages to arrays of one kind, with their own exchanges or with `exchange_type`.
 
     Raises
@@ -351,7 +351,7 @@ def bind_stages(
     ScheduleError
         MPI's datatypes cannot multiply or conjugate elements.
     """
-    exchanges = tuple([stage.bind(kind, element_order, item_bytes, exchange_type) for stage in stages])
+    exchanges = tuple([stage.make_exchange(kind, element_order, item_bytes, exchange_type) for stage in stages])
     private = 0
     for exchange in exchanges:
         if exchange.buffers.name == "datatypes" and any(any(by_op.values()) for by_op in kind.blends):
@@ -369,4 +369,4 @@ def bind_stages(
                 f"memory_limit = {memory_limit} bytes is too small for {subject}: at least {needed} are needed"
             )
         private = max(private, exchange.private_bytes)
-    return BoundStages(exchanges, element_order, item_bytes, private)
+    return StageExchanges(exchanges, element_order, item_bytes, private)

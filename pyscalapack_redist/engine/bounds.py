@@ -1,4 +1,4 @@
-"""What is kept of a plan's uses, for the next one: a `Binding` for each kind of arrays, and the terms of agree="first"."""
+"""What is kept of a plan's uses, for the next one: a `Bound` for each kind of arrays, and the terms of agree="first"."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..comm.vote import Outcome, Vote, digest
 from ..exchanges.pipeline import Nonblocking
 from ..layout.descriptor import Descriptor
 from ..layout.dtypes import dtype_digest
-from .binding import MOST_BINDINGS, Binding, BoundStages, Exchanges, Key, Operands, key_of
+from .bound import MOST_BOUNDS, Bound, ExchangeCache, Key, Operands, StageExchanges, key_of
 from .plan import Plan
 from .room import checked_maker
 from .terms import Terms
 
-Proceed = Callable[["weakref.ref[Bindings]", "weakref.ref[Binding]", Call, Any, Any], Any]
+Proceed = Callable[["weakref.ref[Bounds]", "weakref.ref[Bound]", Call, Any, Any], Any]
 ASKS_DTYPES = 1  # the field `pending` of a rank's vote: ranks must exchange the dtypes of their arrays
 
 
-class Bindings:
+class Bounds:
     """What is kept of the uses of one plan, by one user of it. Transfers take from it, and give back.
 
     Parameters
@@ -52,7 +52,7 @@ class Bindings:
 
     def __init__(self, plan: Plan, terms: Terms | None = None) -> None:
         self.plan, self.group, self.terms = plan, plan.group, terms
-        self.by_factors: dict[Key | None, list[Binding]] = {}
+        self.by_factors: dict[Key | None, list[Bound]] = {}
         self.last_run = LastRun()
 
     def __repr__(self) -> str:
@@ -63,34 +63,34 @@ class Bindings:
         """The later calls of a plan with agree="first", if they need no votes."""
         return None if self.terms is None else self.terms.series
 
-    def binding_of(self, operands: Operands) -> Binding:
-        """Return the binding for arrays of this kind, from now on the first one with their factors."""
+    def bound_for(self, operands: Operands) -> Bound:
+        """Return the bound for arrays of this kind, from now on the first one with their factors."""
         plan, key = self.plan, key_of(operands)
-        bindings = self.by_factors.get(key, [])
-        for number, binding in enumerate(bindings):
-            if binding.is_alike(operands):
-                binding.take(operands)
+        alike = self.by_factors.get(key, [])
+        for number, bound in enumerate(alike):
+            if bound.is_alike(operands):
+                bound.take(operands)
                 if number:
-                    bindings.insert(0, bindings.pop(number))
-                return binding
+                    alike.insert(0, alike.pop(number))
+                return bound
         exchange_type = None if self.series is None else Nonblocking
-        exchanges = Exchanges(plan.stages, plan.memory_limit, operands.factors, exchange_type)
-        binding = Binding(operands, exchanges, None if plan.may_ask_dtypes else operands.dtypes)
+        exchanges = ExchangeCache(plan.stages, plan.memory_limit, operands.factors, exchange_type)
+        bound = Bound(operands, exchanges, None if plan.may_ask_dtypes else operands.dtypes)
         if plan.may_ask_dtypes:  # which ranks know whatever the factors
             known = next(
                 (each for others in self.by_factors.values() for each in others if each.is_alike(operands)), None
             )
             if known is not None:
-                binding.dtypes, binding.dtypes_number = known.dtypes, known.dtypes_number
-        while sum(map(len, self.by_factors.values())) >= MOST_BINDINGS:
+                bound.dtypes, bound.dtypes_number = known.dtypes, known.dtypes_number
+        while sum(map(len, self.by_factors.values())) >= MOST_BOUNDS:
             oldest = next(iter(self.by_factors))
             self.by_factors[oldest].pop()
             if not self.by_factors[oldest]:
                 del self.by_factors[oldest]
-        self.by_factors.setdefault(key, []).insert(0, binding)
-        return binding
+        self.by_factors.setdefault(key, []).insert(0, bound)
+        return bound
 
-    def bind_terms(self, operands: Operands, element_order: int, item_bytes: int) -> None:
+    def agree_on_terms(self, operands: Operands, element_order: int, item_bytes: int) -> None:
         """Bind the terms of a plan with agree="first" to its first use.
 
         Later calls need no vote where messages are few and small enough to go before one, which is the same on all ranks.
@@ -102,7 +102,7 @@ class Bindings:
         self.plan = replace(plan, pairs=(plan.pairs[0]._replace(dtype=operands.dtypes[0]),))
         if len(plan.stages) > 1 or group.voting_ring is not None:
             return
-        exchange = plan.stages[0].bind(operands.kind, element_order, item_bytes, Nonblocking)
+        exchange = plan.stages[0].make_exchange(operands.kind, element_order, item_bytes, Nonblocking)
         if exchange.sends_early:
             terms.begin_series(group, exchange)
             self.by_factors.clear()
@@ -115,9 +115,9 @@ class Bindings:
 
     def keep(
         self,
-        binding: Binding,
+        bound: Bound,
         operands: Operands,
-        bound: BoundStages,
+        stages: StageExchanges,
         proceed: Proceed,
         outcome: Outcome | None = None,
     ) -> None:
@@ -125,47 +125,47 @@ class Bindings:
 
         Parameters
         ----------
-        binding : Binding
+        bound : Bound
             Where it is kept.
         operands : Operands
             Arrays of this use.
-        bound : BoundStages
+        stages : StageExchanges
             The exchanges that ranks have agreed on.
         proceed : callable
-            proceed(weak references to these and to the binding, call, a, out) starts the transfer that continues a call.
+            proceed(weak references to these and to the bound, call, a, out) starts the transfer that continues a call.
         outcome : Outcome, optional
             The outcome of the vote; a call of a series has none.
         """
-        binding.expected = outcome
-        if binding.kinds is not None and binding.bind_latest() is bound:
+        bound.expected = outcome
+        if bound.kinds is not None and bound.latest_exchanges() is stages:
             return
-        binding.latest, binding.element_order, binding.call, binding.idle = bound, bound.element_order, None, None
-        if not self._make_kinds(binding, operands):
+        bound.latest, bound.element_order, bound.call, bound.idle = stages, stages.element_order, None, None
+        if not self._make_kinds(bound, operands):
             return
-        traffic = bound.exchanges[0].compiled() if bound.item_bytes else None
+        traffic = stages.exchanges[0].compiled() if stages.item_bytes else None
         if traffic is None:
-            binding.vote = Vote(**self.vote_fields(binding.operands, binding))
+            bound.vote = Vote(**self.vote_fields(bound.operands, bound))
         else:
-            binding.call = self._call(binding, traffic, bound.element_order, bound.item_bytes, proceed)
+            bound.call = self._call(bound, traffic, stages.element_order, stages.item_bytes, proceed)
 
     def keep_first(
-        self, binding: Binding, operands: Operands, element_order: int, item_bytes: int, proceed: Proceed
+        self, bound: Bound, operands: Operands, element_order: int, item_bytes: int, proceed: Proceed
     ) -> None:
         """Keep a compiled call for arrays that no use had yet; it may have no exchange."""
-        traffic = self.plan.stages[0].bind_traffic(operands.kind, element_order, item_bytes)
+        traffic = self.plan.stages[0].make_traffic(operands.kind, element_order, item_bytes)
         if traffic is None:
-            bound = binding.exchanges.bind(operands.kind, operands.dtypes, element_order, item_bytes)
-            self.keep(binding, operands, bound, proceed)
-        elif self._make_kinds(binding, operands):
-            binding.element_order = element_order
-            binding.call = self._call(binding, traffic, element_order, item_bytes, proceed)
+            stages = bound.exchanges.of(operands.kind, operands.dtypes, element_order, item_bytes)
+            self.keep(bound, operands, stages, proceed)
+        elif self._make_kinds(bound, operands):
+            bound.element_order = element_order
+            bound.call = self._call(bound, traffic, element_order, item_bytes, proceed)
 
-    def _make_kinds(self, binding: Binding, operands: Operands) -> bool:
+    def _make_kinds(self, bound: Bound, operands: Operands) -> bool:
         """Make what recognizes arrays like these; False if all arrays must be checked in each use."""
         plan = self.plan
-        if len(plan.stages) > 1 or plan.has_tiles or True in binding.operands.kind.unchanged:
+        if len(plan.stages) > 1 or plan.has_tiles or True in bound.operands.kind.unchanged:
             return False
-        if binding.kinds is None:
+        if bound.kinds is None:
             elements, makers = plan.new_elements, list[Any]()
             for k, (pair, out, target) in enumerate(zip(plan.pairs, operands.outs, operands.targets, strict=True)):
                 if target is None or target is out:
@@ -176,17 +176,17 @@ class Bindings:
                     makers.append(checked_maker(make, elements, plan.pairs, k))
             known = [array if isinstance(array, np.ndarray) else None for array in operands.arrays]
             try:
-                binding.kinds = Kinds(known, list(operands.targets), makers)
+                bound.kinds = Kinds(known, list(operands.targets), makers)
             except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe
                 return False
         return True
 
-    def _call(self, binding: Binding, traffic: Traffic, element_order: int, item_bytes: int, proceed: Proceed) -> Call:
+    def _call(self, bound: Bound, traffic: Traffic, element_order: int, item_bytes: int, proceed: Proceed) -> Call:
         """Make the compiled call for arrays of a kind."""
-        group, kinds = self.group, binding.kinds
+        group, kinds = self.group, bound.kinds
         assert group is not None
         assert kinds is not None
-        vote = Vote(**self.vote_fields(binding.operands, binding), packed=element_order)
+        vote = Vote(**self.vote_fields(bound.operands, bound), packed=element_order)
         return Call(
             traffic,
             kinds,
@@ -195,16 +195,16 @@ class Bindings:
             functools.partial(_check_peers, group, self.plan),
             group.tickets,
             self.plan.is_batch,
-            functools.partial(proceed, weakref.ref(self), weakref.ref(binding)),  # which keep the call
+            functools.partial(proceed, weakref.ref(self), weakref.ref(bound)),  # which keep the call
             progress.hold_interrupts,
             self.last_run,
         )
 
-    def vote_fields(self, operands: Operands, binding: Binding | None) -> dict[str, Any]:
+    def vote_fields(self, operands: Operands, bound: Bound | None) -> dict[str, Any]:
         """Return the fields of a vote for these arrays."""
         plan, number, pending = self.plan, None, 0
         if plan.may_ask_dtypes:
-            number = None if binding is None else binding.dtypes_number
+            number = None if bound is None else bound.dtypes_number
             pending = ASKS_DTYPES if number is None else 0
         elif operands.dtypes[0] is not None:
             number = dtype_digest(operands.dtypes[0])
