@@ -26,8 +26,8 @@ def brief(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*arguments, **keywords)
         except RedistributionError as error:
-            frames = error.__traceback__
-            shorten(error, None if frames is None else frames.tb_next)
+            # in no variable: this frame would refer to its own traceback, and so keep the user's arrays
+            shorten(error, None if error.__traceback__ is None else error.__traceback__.tb_next)
             raise
 
     return call

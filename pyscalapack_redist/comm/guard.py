@@ -79,6 +79,8 @@ class Guard:
         """Keep an error, if it is the first; raise one that passes all guards."""
         if error is hold_interrupts.forced:
             raise error
+        if error.__traceback__ is not None:  # without the frame of `attempt`, which refers to this guard
+            error.__traceback__ = error.__traceback__.tb_next
         self.error = self.error or error
 
     def block(self, passes: Callable[[BaseException], bool] | None = None, is_open: bool = True) -> GuardedWork:

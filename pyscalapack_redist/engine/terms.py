@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 from .._kernels.ring import Tickets
@@ -35,7 +36,7 @@ class Terms:
         self.element_order = self.item_bytes = 0
         self.series: Series | None = None
         self.refusal: str | None = None
-        self._first_is_agreed: Callable[[], bool] | None = None
+        self._first_is_agreed: weakref.WeakMethod[Callable[[], bool]] | None = None
         self._series_number = 0
 
     def tickets(self, group: Group) -> Tickets:
@@ -48,13 +49,14 @@ class Terms:
             self._series_number = group.tickets.drawn
 
     def note_start(self, is_agreed: Callable[[], bool]) -> None:
-        """Note a call that may be the first one; `is_agreed` makes progress until its vote is counted."""
+        """Note a call that may be the first one; its method `is_agreed` makes progress until its vote is counted."""
         if not self.is_bound:
-            self._first_is_agreed = is_agreed
+            self._first_is_agreed = weakref.WeakMethod(is_agreed)  # the call has the user's arrays
 
     def is_settled(self) -> bool:
         """Whether this rank knows if the next call is the first: the earlier one's vote is counted."""
-        if self._first_is_agreed is not None and self._first_is_agreed():
+        is_agreed = None if self._first_is_agreed is None else self._first_is_agreed()
+        if is_agreed is None or is_agreed():
             self._first_is_agreed = None
         return self._first_is_agreed is None
 

@@ -138,7 +138,7 @@ class Transfer(Generic[Result]):
             self._given = given
         elif guard.error is None:
             guard.attempt(lambda: self._take_arrays(a, out, alpha, beta))  # runs code of the arrays
-        self.error = guard.take_interrupts()
+        self.error, guard.error = guard.take_interrupts(), None  # its frames refer to the guard
         if self.error is not None:
             self._consume = None
         elif self._consume is not None:

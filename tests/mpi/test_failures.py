@@ -32,6 +32,7 @@ def long(*values: object) -> object:
         long("interrupts", 3, "0,1,1"),
         *(("guards", 3, nodes) for nodes in ("", "0,0,1")),
         long("guards", 2, "0,1"),
+        *(("kept_arrays", 2, nodes) for nodes in ("", "0,1")),
         ("patience", 4, ""),
         long("outside", 5, ""),
         long("outside", 5, "0,0,1,1,1"),
