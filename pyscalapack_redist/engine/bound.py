@@ -166,6 +166,16 @@ class Lent:
         self.stages, self.staging, self.is_kept = stages, staging, is_kept
         self.stage, self.is_again = 0, False
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether the current stage goes on only when earlier transfers are complete."""
+        return self.stages.exchanges[self.stage].in_turn
+
+    @property
+    def is_last_stage(self) -> bool:
+        """Whether no stage follows."""
+        return self.stage + 1 == len(self.stages.exchanges)
+
     def renew(self, origins: Origins, tag: int | None, spent: dict[str, float] | None) -> None:
         """Prepare the next use, of arrays at other addresses; a series keeps its tag."""
         run, self.is_again = self.progress.run, True
@@ -245,7 +255,7 @@ class Bound:
     def take_back(self, lent: Lent, staging: Staging) -> None:
         """Keep memory for the next use, or return it: nothing reads or writes it any more."""
         if lent.is_kept and self.kinds is not None and self.latest is lent.stages and self.idle is None:
-            lent.stage, self.idle = 0, lent
+            self.idle = lent
         else:
             staging.put_back(lent.staging)
 

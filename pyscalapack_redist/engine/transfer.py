@@ -101,7 +101,6 @@ class Transfer(Generic[Result]):
     state = State.QUEUED
     error: BaseException | None = None  # of this rank; with one it votes "failed"
     series: Series | None = None  # known when it begins
-    in_turn = False  # whether its exchange goes on only when those of earlier transfers are complete
     # the user's arrays and their kind; what is kept for such arrays; the memory that is lent for them
     operands: Operands | None = None
     bound: Bound | None = None
@@ -203,9 +202,9 @@ class Transfer(Generic[Result]):
         if self.series is None:
             self._ticket = group.take_ticket()
         self.state, guard = VOTING, Guard(self.error)
+        self._given = None
         if given is not None and guard.error is None:
             guard.attempt(lambda: self._take_arrays(*given), is_open=False)
-        self._given = None
         if guard.error is None:
             guard.attempt(self._take_known_memory, is_open=False)
         rows, lent = None, self.lent
@@ -260,8 +259,7 @@ class Transfer(Generic[Result]):
                 outcome.packed != lent.stages.element_order or "packed" in outcome.disputed
             ):
                 mark = voting.number  # messages are packed again
-        self.in_turn = lent.stages.exchanges[0].in_turn
-        while not self._is_next():
+        while not self._is_next(lent):
             block = yield READY
         if self._has_elements(lent):
             yield from self._moved(lent, block, mark)
@@ -273,8 +271,13 @@ class Transfer(Generic[Result]):
         self._consume = None  # from now on elements of A go
         if mark is not None:
             lent.start(mark)
-        while not self._has_moved(lent, block):
-            block = yield MOVING
+        while True:
+            while not self._has_moved(lent, block):
+                block = yield MOVING
+            if lent.is_last_stage:
+                break
+            lent.stage += 1
+            lent.start_next(self._new_run(lent))
         if self.series is None or self.series.culprit is None:
             self._complete(lent)
         else:
@@ -510,12 +513,17 @@ class Transfer(Generic[Result]):
 
     # -- moving
 
-    def _is_next(self) -> bool:
+    @property
+    def in_turn(self) -> bool:
+        """Whether its exchange goes on only when those of earlier transfers are complete."""
+        return self.lent is not None and self.lent.in_turn
+
+    def _is_next(self, lent: Lent) -> bool:
         """Whether earlier transfers of the group have begun, or have completed if exchanges run one at a time."""
         for other in self._group.transfers:
             if other is self:
                 break
-            if other.state < MOVING or (self.in_turn and other.state == MOVING and other.in_turn):
+            if other.state < MOVING or (lent.in_turn and other.state < COMPLETE and other.in_turn):
                 return False
         return True
 
@@ -525,17 +533,12 @@ class Transfer(Generic[Result]):
         return bool(lent.stages.item_bytes) and not unchanged
 
     def _has_moved(self, lent: Lent, block: bool) -> bool:
-        """Move, stage after stage; True when all have."""
-        exchanges = lent.stages.exchanges
-        while lent.advance(block):
-            if self.plan.has_panels:
-                self._give_back(lent)
-            lent.stage += 1
-            if lent.stage == len(exchanges):
-                return True
-            self.in_turn = exchanges[lent.stage].in_turn
-            lent.start_next(self._new_run(lent))
-        return False
+        """Move the elements of a stage; True when all have moved."""
+        if not lent.advance(block):
+            return False
+        if self.plan.has_panels:
+            self._give_back(lent)
+        return True
 
     def _give_back(self, lent: Lent) -> None:
         """Give the memory of a panel that has gone back."""

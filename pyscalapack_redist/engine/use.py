@@ -100,13 +100,13 @@ def call_again(bounds: Bounds, bound: Bound, a: Any, out: Any) -> Any:
                     bound.take_back(lent, group.staging)
                     plan, factors = bounds.plan, bound.operands.factors
                     return finish_result(plan, [out], targets, factors) if plan.needs_finishing else targets[0]
+            operands = bound.operands._replace(arrays=[a], outs=[out], targets=targets, origins=origins)
+            transfer: Transfer[Any] = Transfer(bounds)
+            transfer.take_over(bound, operands, lent, ticket, voting)
         except BaseException as caught:  # other ranks depend on it
             group.abort(f"{type(caught).__name__}: {caught}")
             group.aborted_uses.append((lent, a, targets))  # MPI may still access them
             raise
-        operands = bound.operands._replace(arrays=[a], outs=[out], targets=targets, origins=origins)
-        transfer: Transfer[Any] = Transfer(bounds)
-        transfer.take_over(bound, operands, lent, ticket, voting)
         return transfer.finish(held)
 
 

@@ -164,6 +164,19 @@ def queued_before_the_dtype_is_known() -> None:
                 second.wait()
 
 
+def queued_with_an_array_to_consume() -> None:
+    """A start of another plan, behind a call that is queued, may consume its array: only it has that."""
+    move = Moves(comm=WORLD.Dup())
+    consuming = Moves(comm=move.a.comm, agree="always", overwrite=True)
+    WORLD.Barrier()
+    if RANK:
+        time.sleep(0.2)  # the first rank queues what follows
+    transfers = [move.plan.start(move.source(use), move.b.empty(np.float64)) for use in range(2)]
+    transfers.append(consuming.plan.start(consuming.source(2), None))
+    for use, transfer in enumerate(transfers):
+        move.check(transfer.wait(), use)
+
+
 def refused_first_calls() -> None:
     """A first call that is refused, before or after another plan's: the later series are the same on all ranks."""
     for order in (1, -1):
@@ -358,6 +371,7 @@ def main() -> None:
     starts_across_communicators()
     other_operations_after_a_queued_start()
     queued_before_the_dtype_is_known()
+    queued_with_an_array_to_consume()
     refused_first_calls()
     if ALL_APART:
         a_failed_rank_does_something_else()

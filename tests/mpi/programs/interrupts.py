@@ -403,13 +403,16 @@ def in_flight_while_freeing() -> None:
 
 
 def after_the_vote_is_counted() -> None:
-    """A call like the last one that is interrupted as its elements move leaves no vote behind when it has ended.
+    """A call like the last one that is interrupted as its elements move goes on, and what is started next comes after it."""
+    for exchange in ("nonblocking", "alltoallv", "ready"):
+        left_moving(exchange)
 
-    It waits for long, so a transfer has taken over.
-    """
+
+def left_moving(exchange: str) -> None:
+    """An interrupted call that waits for long, so a transfer has taken over; it leaves no vote behind when it has ended."""
     comm = WORLD.Dup()
     a, b = (psr.Descriptor((40, 30), 3, psr.ProcessGrid(shape, comm)) for shape in ((SIZE, 1), (1, SIZE)))
-    plan = psr.redistribute(a, b, exchange="nonblocking", dtype=np.float64)
+    plan = psr.redistribute(a, b, exchange=exchange, dtype=np.float64, memory_limit=2000)
     local, out = a.from_function(lambda i, j: i + 0.5 * j), b.zeros()
     advance, interrupts = Lent.advance, list[int]()
 
@@ -436,6 +439,8 @@ def after_the_vote_is_counted() -> None:
     else:
         plan(local, out)
     assert len(interrupts) == (RANK == 0)
+    following = plan.start(local + 1)
+    assert np.array_equal(following.wait(), b.from_function(lambda i, j: i + 0.5 * j + 1))
     group = plan.plan.group
     assert group is not None
     while group.transfers:
