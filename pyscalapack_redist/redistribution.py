@@ -89,11 +89,8 @@ class Redistribution:
 
     def for_arrays(self, desc_a: Layout, desc_b: Layout, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for local arrays that are stored as in layouts equal to its own, and of this dtype. Not collective."""
-        pair = self.plan.pairs[0]
-        same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
-        if same_dtype and (pair.desc_a._storage, pair.desc_b._storage) == (desc_a._storage, desc_b._storage):
-            return self
-        return Redistribution(Bounds(self.plan.for_arrays(desc_a, desc_b, dtype)))
+        plan = self.plan.for_arrays(desc_a, desc_b, dtype)
+        return self if plan is self.plan else Redistribution(Bounds(plan))
 
     # -- calls
 
@@ -605,11 +602,9 @@ def _for_user(
     stored = a._storage, b._storage, dtype
     known: Redistribution | None = entry.for_users.get(stored)
     if known is None:
-        if a is not pair.desc_a or b is not pair.desc_b or dtype is not pair.dtype:
-            plan = plan.for_arrays(a, b, dtype)
         while len(entry.for_users) >= MOST_FOR_USERS:
             del entry.for_users[next(iter(entry.for_users))]
-        known = entry.for_users[stored] = Redistribution(Bounds(plan))
+        known = entry.for_users[stored] = Redistribution(Bounds(plan.for_arrays(a, b, dtype)))
     return known
 
 

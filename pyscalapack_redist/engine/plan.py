@@ -135,8 +135,15 @@ class Plan:
         return self.paper_exchange or self.stages[0].exchange.name
 
     def for_arrays(self, desc_a: Layout, desc_b: Layout, dtype: np.dtype[Any] | None) -> Plan:
-        """The same moves, for local arrays with other leading dimensions, offsets or dtype, which differ from rank to rank."""
-        return replace(self, pairs=(self.pairs[0]._replace(desc_a=desc_a, desc_b=desc_b, dtype=dtype),))
+        """The same moves, for local arrays with other leading dimensions, offsets or dtype, which differ from rank to rank.
+
+        It is this plan where they are stored alike.
+        """
+        pair = self.pairs[0]
+        same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
+        if same_dtype and (pair.desc_a._storage, pair.desc_b._storage) == (desc_a._storage, desc_b._storage):
+            return self
+        return replace(self, pairs=(pair._replace(desc_a=desc_a, desc_b=desc_b, dtype=dtype),))
 
     def __repr__(self) -> str:
         if self.is_batch:
