@@ -594,7 +594,7 @@ class Transfer(Generic[Result]):
 
     def abort(self, error: BaseException) -> None:
         """Abort the group. This transfer stays in memory, because MPI may still access its buffers."""
-        self._group.abort(f"{type(error).__name__}: {error}")
+        self._group.abort(describe_error(error))
         self._group.aborted_uses.append(self)
         self._leave_array()
         self.state, self._failure = State.ABORTED, error
@@ -802,7 +802,7 @@ def continue_call(
         try:
             transfer.continue_call(call, bound, *list_arrays(bounds.plan, a, out))
         except BaseException as caught:  # other ranks rely on the call that has begun
-            group.abort(f"{type(caught).__name__}: {caught}")
+            group.abort(describe_error(caught))
             group.aborted_uses.append((transfer, call))
             raise
         return transfer
