@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import tracing
-from .comm import progress
 from .comm.guard import Guard
-from .comm.progress import hold_interrupts
+from .comm.progress import hold_interrupts, thread_state
 from .door import in_form_of, local_arrays, marking
 from .engine.batch import agreed_batch
 from .engine.bound import ONE, PLAIN, ZERO, Bound, factors_key
@@ -182,12 +181,12 @@ class Redistribution:
             if group is None:
                 return self._start(a, out, alpha, beta).wait()
             tickets = group.tickets if terms is None else terms.tickets(group)
-            drawn = tickets.drawn, group.starts  # unchanged until this rank votes or sends, or will
+            drawn, starts = tickets.drawn, group.starts  # unchanged until this rank votes or sends, or will
             try:
                 result: Any = NotImplemented  # nothing has begun
                 bound: Bound | None
                 # nothing else may be in flight, of this thread or of this group
-                if not (progress.thread_state.tasks or group.transfers or group.interrupted):
+                if not (thread_state.tasks or group.transfers or group.interrupted):
                     key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
                     try:
                         bound = bounds.by_factors[key][0]
@@ -211,7 +210,7 @@ class Redistribution:
                 else:
                     return result
             except BaseException as caught:
-                if (tickets.drawn, group.starts) == drawn:
+                if tickets.drawn == drawn and group.starts == starts:
                     # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
                     return start_use(bounds, a, out, alpha, beta, error=caught).wait()
                 raise

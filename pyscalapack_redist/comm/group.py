@@ -247,7 +247,7 @@ class Group:
         self.remote_ranks: frozenset[int] = frozenset()
         self.abort_reason: str | None = None
         self.lock = threading.RLock()
-        self.aborted_uses: list[Any] = []  # kept alive, because MPI may still access their memory
+        self.aborted_uses: list[Any] = []  # whose memory is kept
         self.transfers, self.queued = dict[Any, None](), dict[Any, None]()
         self.starts = 0
         self.interrupted: dict[InterruptedAgreement, None] = {}
@@ -695,6 +695,11 @@ class Group:
     @property
     def _remedy(self) -> str:
         return "use another communicator without it" if self.watch is None else "disconnect and connect again"
+
+    def abort_use(self, error: BaseException, *memory: Any) -> None:
+        """As `abort`, for an error of a use of a plan; its memory stays, because MPI may still access it."""
+        self.abort(describe_error(error))
+        self.aborted_uses.append(memory)
 
     def abort(self, reason: str) -> None:
         """Record that these ranks cannot redistribute any more, and notify the other ranks."""

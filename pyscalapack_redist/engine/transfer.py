@@ -218,9 +218,10 @@ class Transfer(Generic[Result]):
             if self.error is None and lent is not None:
                 lent.send_early()
             yield from self._voted(voting)
-        elif self.error is not None or lent is None:
-            self._end_refused(self.error or CollectiveError("internal error: no memory; please report it"))
+        elif self.error is not None:
+            self._end_refused(self.error)
         else:
+            assert lent is not None
             yield from self._moves_in_series(lent)
 
     def _voted(self, voting: Voting) -> Story:
@@ -594,8 +595,7 @@ class Transfer(Generic[Result]):
 
     def abort(self, error: BaseException) -> None:
         """Abort the group. This transfer stays in memory, because MPI may still access its buffers."""
-        self._group.abort(describe_error(error))
-        self._group.aborted_uses.append(self)
+        self._group.abort_use(error, self)
         self._leave_array()
         self.state, self._failure = State.ABORTED, error
 
@@ -802,7 +802,6 @@ def continue_call(
         try:
             transfer.continue_call(call, bound, *list_arrays(bounds.plan, a, out))
         except BaseException as caught:  # other ranks rely on the call that has begun
-            group.abort(describe_error(caught))
-            group.aborted_uses.append((transfer, call))
+            group.abort_use(caught, transfer, call)
             raise
         return transfer

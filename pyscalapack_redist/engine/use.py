@@ -13,7 +13,6 @@ from ..comm import progress
 from ..comm.group import DATA
 from ..comm.guard import Guard
 from ..comm.progress import hold_interrupts
-from ..comm.vote import describe_error
 from ..exchanges.shared import Shared
 from .bound import Bound, Key
 from .bounds import Bounds
@@ -105,8 +104,7 @@ def call_again(bounds: Bounds, bound: Bound, a: Any, out: Any) -> Any:
             transfer: Transfer[Any] = Transfer(bounds)
             transfer.take_over(bound, operands, lent, ticket, voting)
         except BaseException as caught:  # other ranks depend on it
-            group.abort(describe_error(caught))
-            group.aborted_uses.append((lent, a, targets))  # MPI may still access them
+            group.abort_use(caught, lent, a, targets)
             raise
         return transfer.finish(held)
 

@@ -106,6 +106,10 @@ def kept(comm: MPI.Intracomm) -> None:
     a, b = layouts(comm)[:2]
     plan = psr.redistribute(a, b)
     assert psr.redistribute(a, b) is plan
+    by_dtype = [psr.redistribute(a, b, dtype=dtype) for dtype in ("f4", "f8", "f4", "f8")]
+    assert by_dtype[0] is by_dtype[2] is not by_dtype[1]
+    assert by_dtype[1] is by_dtype[3]
+    assert psr.redistribute(a, b) is plan
     for other in (psr.redistribute(b, a), psr.redistribute(a, b, schedule="natural")):
         assert other is not plan
     assert "extra memory" in str(plan.report())
