@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import tracing
+from .comm import progress
 from .comm.guard import Guard
-from .comm.progress import hold_interrupts, thread_state
+from .comm.progress import hold_interrupts
 from .door import in_form_of, local_arrays, marking
 from .engine.batch import agreed_batch
 from .engine.bound import ONE, PLAIN, ZERO, Bound, factors_key
@@ -186,7 +187,7 @@ class Redistribution:
                 result: Any = NotImplemented  # nothing has begun
                 bound: Bound | None
                 # nothing else may be in flight, of this thread or of this group
-                if not (thread_state.tasks or group.transfers or group.interrupted):
+                if not (progress.thread_state.tasks or group.transfers or group.interrupted):
                     key = PLAIN if alpha is ONE and beta is ZERO else factors_key(alpha, beta)
                     try:
                         bound = bounds.by_factors[key][0]
