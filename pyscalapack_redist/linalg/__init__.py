@@ -25,6 +25,7 @@ from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .singular_values import SVDResult, svd, svdvals
+from .solver_rules import check_layout, layout_for
 from .systems import (
     SlogdetResult,
     cho_factor,
@@ -38,7 +39,6 @@ from .systems import (
     solve,
     solve_triangular,
 )
-from .working_layouts import check_layout, layout_for
 
 __all__ = [
     "EighResult",

@@ -18,11 +18,12 @@ from ..distributed_array import DistributedArray
 from ..scalapack import Bidiagonal, pxgebrd, pxormbr, pxormqr
 from ..scalapack.calls import ConvergenceError
 from ..scalapack.matrix_operands import KIND_OF_DTYPE
+from .attempt import Problem, assemble
 from .decompositions import copy_corner
 from .lapack import pxgeqrf, pxgesvd, pxorgqr
 from .lapack_functions import lapack_function
 from .matrix_parts import clear_outside, diagonal_elements, local_elements
-from .problem import Problem, assemble
+from .place import Place
 
 SQUARES = 5  # matrices of the order of the bidiagonal one that LAPACK needs: U, V^T and the workspace
 MOST = 26_000  # order from which on the workspace has more elements than 32 bits count
@@ -74,46 +75,46 @@ def bidiagonal_values(d: NDArray[Any], e: NDArray[Any]) -> BidiagonalTriplets | 
 def fits_one_rank(problem: Problem, order: int) -> bool:
     """Whether LAPACK can decompose a bidiagonal matrix on one rank, in a quarter of the least free memory. Collective."""
     needed = SQUARES * order**2 * np.zeros(0, problem.dtype).real.itemsize
-    return order < MOST and has_room(needed, lambda: problem.run(free_memory, min))
+    return order < MOST and has_room(needed, lambda: problem.call.run(free_memory, min))
 
 
-def by_divide_and_conquer(problem: Problem, matrix: DistributedArray, complete: bool = False) -> Triplets:
+def by_divide_and_conquer(place: Place, matrix: DistributedArray, complete: bool = False) -> Triplets:
     """U, all values on every rank, and V^H; the matrix is overwritten. Collective.
 
     U is of m x min(m, n) and V^H of min(m, n) x n; with `complete` both are square.
     """
-    if problem.is_alone:
-        return _by_lapack(problem, matrix, complete, "gesdd")
+    if place.is_alone:
+        return _by_lapack(place, matrix, complete, "gesdd")
     m, n = matrix.shape
     if m < n:
-        right, values, left = by_divide_and_conquer(problem, problem.transpose(matrix), complete)
-        return problem.transpose(left), values, problem.transpose(right)
-    reduction, shape = Reduction(problem, matrix), (m, m if complete else n)
+        right, values, left = by_divide_and_conquer(place, place.transpose(matrix), complete)
+        return place.transpose(left), values, place.transpose(right)
+    reduction, shape = Reduction(place, matrix), (m, m if complete else n)
     triplets, values = reduction.solve(decompose_bidiagonal)
-    u = inner = _spread(problem, "U", triplets and triplets.left, n, (n, n) if reduction.is_slender else shape)
-    vh = _spread(problem, "Vh", triplets and triplets.right, n, (n, n))
+    u = inner = _spread(place, "U", triplets and triplets.left, n, (n, n) if reduction.is_slender else shape)
+    vh = _spread(place, "Vh", triplets and triplets.right, n, (n, n))
     if reduction.is_slender:
-        u = _with_ones(problem, problem.zeros(shape), n)
-    problem.run(lambda: reduction.transform_back(inner, u, vh))
+        u = _with_ones(place, place.zeros(shape), n)
+    place.run(lambda: reduction.transform_back(inner, u, vh))
     return u, values, vh
 
 
-def values_by_dqds(problem: Problem, matrix: DistributedArray) -> NDArray[Any]:
+def values_by_dqds(place: Place, matrix: DistributedArray) -> NDArray[Any]:
     """Singular values on every rank, without vectors; the matrix is overwritten. Collective."""
-    if problem.is_alone:
-        return values_by_rotations(problem, matrix)
+    if place.is_alone:
+        return values_by_rotations(place, matrix)
     if matrix.shape[0] < matrix.shape[1]:
-        matrix = problem.transpose(matrix)
-    return Reduction(problem, matrix).solve(bidiagonal_values)[1]
+        matrix = place.transpose(matrix)
+    return Reduction(place, matrix).solve(bidiagonal_values)[1]
 
 
-def by_rotations(problem: Problem, matrix: DistributedArray, complete: bool = False) -> Triplets:
+def by_rotations(place: Place, matrix: DistributedArray, complete: bool = False) -> Triplets:
     """As `by_divide_and_conquer`, by p?gesvd. Collective."""
-    if problem.is_alone:
-        return _by_lapack(problem, matrix, complete, "gesvd")
+    if place.is_alone:
+        return _by_lapack(place, matrix, complete, "gesvd")
     m, n = matrix.shape
     few = min(m, n)
-    u, vh = problem.zeros((m, few)), problem.zeros((few, n))
+    u, vh = place.zeros((m, few)), place.zeros((few, n))
 
     def work() -> NDArray[Any] | None:
         triplets = pxgesvd(matrix)
@@ -122,34 +123,34 @@ def by_rotations(problem: Problem, matrix: DistributedArray, complete: bool = Fa
                 into[...] = vectors
         return triplets.values
 
-    values: NDArray[Any] = problem.run(work)
+    values: NDArray[Any] = place.run(work)
     if complete and m > few:
-        u = _complete(problem, u)
+        u = _complete(place, u)
     if complete and n > few:
-        vh = problem.transpose(_complete(problem, problem.transpose(vh)))
+        vh = place.transpose(_complete(place, place.transpose(vh)))
     return u, values, vh
 
 
-def _by_lapack(problem: Problem, matrix: DistributedArray, complete: bool, driver: str) -> Triplets:
+def _by_lapack(place: Place, matrix: DistributedArray, complete: bool, driver: str) -> Triplets:
     """The same on the process that has the matrix."""
-    triplets = problem.run(lambda: pxgesvd(matrix, complete=complete, driver=driver))
+    triplets = place.run(lambda: pxgesvd(matrix, complete=complete, driver=driver))
     u, vh = (
-        DistributedArray._from_result(problem.layout(local.shape), local, problem.dtype)
+        DistributedArray._from_result(place.layout(local.shape), local, place.dtype)
         for local in (triplets.left, triplets.right)
     )
     return u, triplets.values, vh
 
 
-def values_by_rotations(problem: Problem, matrix: DistributedArray) -> NDArray[Any]:
+def values_by_rotations(place: Place, matrix: DistributedArray) -> NDArray[Any]:
     """As `values_by_dqds`, by p?gesvd. Collective."""
-    values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
+    values: NDArray[Any] = place.run(lambda: pxgesvd(matrix, vectors=False).values)
     return values
 
 
-def _complete(problem: Problem, columns: DistributedArray) -> DistributedArray:
+def _complete(place: Place, columns: DistributedArray) -> DistributedArray:
     """Complete orthonormal columns to a square, unitary matrix."""
     m, few = columns.shape
-    reflectors, whole = problem.zeros((m, few)), problem.zeros((m, m))
+    reflectors, whole = place.zeros((m, few)), place.zeros((m, m))
     copy_corner(columns, reflectors)
 
     def work() -> None:
@@ -158,7 +159,7 @@ def _complete(problem: Problem, columns: DistributedArray) -> DistributedArray:
         pxorgqr(whole, tau, m, few)
         copy_corner(columns, whole)  # those of p?geqrf may differ in sign
 
-    problem.run(work)
+    place.run(work)
     return whole
 
 
@@ -171,19 +172,19 @@ class Reduction:
     _tau: Any  # factors of the reflectors of Q1
     _factors: Bidiagonal
 
-    def __init__(self, problem: Problem, matrix: DistributedArray) -> None:
-        (m, n), self._problem, self._matrix = matrix.shape, problem, matrix
+    def __init__(self, place: Place, matrix: DistributedArray) -> None:
+        (m, n), self._place, self._matrix = matrix.shape, place, matrix
         self.is_slender = m >= SLENDER * n and m > 1
-        self._reduced = problem.zeros((n, n)) if self.is_slender else matrix
+        self._reduced = place.zeros((n, n)) if self.is_slender else matrix
 
     def solve(
         self, solver: Callable[[NDArray[Any], NDArray[Any]], BidiagonalTriplets | None]
     ) -> tuple[BidiagonalTriplets | None, NDArray[Any]]:
-        """Reduce the matrix, and solve the bidiagonal problem. Collective.
+        """Reduce the matrix, and solve the bidiagonal place. Collective.
 
         Returns what the solver found, on the first rank only, and the values, on every rank.
         """
-        n, real = self._reduced.shape[1], np.zeros(0, self._problem.dtype).real.dtype
+        n, real = self._reduced.shape[1], np.zeros(0, self._place.dtype).real.dtype
         triplets: BidiagonalTriplets | None = None
 
         def combined(replies: list[tuple[Numbers, Numbers]]) -> NDArray[Any] | None:
@@ -195,7 +196,7 @@ class Reduction:
                 triplets = solver(d, e)
             return None if triplets is None else triplets.values
 
-        values = self._problem.run(self._reduce, combined)
+        values = self._place.run(self._reduce, combined)
         if values is None:
             raise ConvergenceError("the singular values of the bidiagonal matrix did not converge")
         return triplets, values
@@ -228,22 +229,22 @@ def _diagonal(matrix: DistributedArray, beside: int) -> Numbers:
 
 
 def _spread(
-    problem: Problem, name: str, core: NDArray[Any] | None, order: int, shape: tuple[int, int]
+    place: Place, name: str, core: NDArray[Any] | None, order: int, shape: tuple[int, int]
 ) -> DistributedArray:
     """Real vectors of the first rank in the layout of the call, in a larger identity matrix. Collective."""
-    real = np.zeros(0, problem.dtype).real.dtype
-    vectors = problem.from_first_rank(name, core, (order, order), real)
-    if shape == (order, order) and problem.dtype == real:
+    real = np.zeros(0, place.dtype).real.dtype
+    vectors = place.from_first_rank(name, core, (order, order), real)
+    if shape == (order, order) and place.dtype == real:
         return vectors
-    whole = problem.zeros(shape)
-    with problem.collect_errors():
+    whole = place.zeros(shape)
+    with place.collect_errors():
         copy_corner(vectors, whole)
-    return _with_ones(problem, whole, order)
+    return _with_ones(place, whole, order)
 
 
-def _with_ones(problem: Problem, matrix: DistributedArray, first: int) -> DistributedArray:
+def _with_ones(place: Place, matrix: DistributedArray, first: int) -> DistributedArray:
     """Write ones on the diagonal from row `first` on."""
-    with problem.collect_errors():
+    with place.collect_errors():
         rows, columns, local = local_elements(matrix)
         indices, down, across = diagonal_elements(rows, columns)
         local[down[indices >= first], across[indices >= first]] = 1

@@ -14,8 +14,9 @@ from ..errors import LibraryError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from . import rates
+from .call import RoutineCall
 from .rates import Rates
-from .working_layouts import check_counts, layout_for
+from .solver_rules import check_counts, layout_for
 
 MOST_PLANS = 64  # and layouts
 BLOCK = 64  # of a layout of one process, where it does not matter
@@ -36,8 +37,8 @@ class Cache:
         What all ranks have found together, by name.
     """
 
-    def __init__(self, group: MPIGroup) -> None:
-        self._group, self._plans = group, OrderedDict[Hashable, Any]()
+    def __init__(self) -> None:
+        self._plans = OrderedDict[Hashable, Any]()
         self._rates: dict[str, Rates] | None = None
         self._of_file: frozenset[str] = frozenset()
         self._layouts: dict[Hashable, Descriptor] = {}
@@ -100,25 +101,25 @@ class Cache:
 
     # -- rates
 
-    def rates(self, family: str, comm: MPI.Intracomm, routine: Callable[..., Any]) -> Rates:
+    def rates(self, call: RoutineCall, family: str, routine: Callable[..., Any]) -> Rates:
         """The rates of a family of routines: of a file, or by a trial at first use. Collective over the group."""
-        known = self._known_rates()
+        known = self._known_rates(call)
         if family not in known:
             try:
                 with tracing.phase("trial"):
-                    known[family] = rates.measured(self._group, comm, family, routine)
+                    known[family] = rates.measured(call, family, routine)
             except LibraryError:
                 known[family] = Rates(1.0, 0.0, 0.0)
         return known[family]
 
-    def has_file_of(self, family: str) -> bool:
+    def has_file_of(self, call: RoutineCall, family: str) -> bool:
         """Whether a file has the rates of a family. Collective over the group the first time."""
-        self._known_rates()
+        self._known_rates(call)
         return family in self._of_file
 
-    def _known_rates(self) -> dict[str, Rates]:
+    def _known_rates(self, call: RoutineCall) -> dict[str, Rates]:
         if self._rates is None:
-            self._rates = rates.read(self._group)
+            self._rates = rates.read(call)
             self._of_file = frozenset(self._rates)
         return self._rates
 
@@ -127,5 +128,5 @@ def cache_of(group: MPIGroup) -> Cache:
     """The cache of a group."""
     cache: Cache | None = group.attachments.get(Cache)
     if cache is None:
-        cache = group.attachments[Cache] = Cache(group)
+        cache = group.attachments[Cache] = Cache()
     return cache

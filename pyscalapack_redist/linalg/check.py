@@ -21,8 +21,10 @@ from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.calls import NotFiniteError
 from ..scalapack.scaling import LARGE, SMALL
+from .call import WrongResultError
 from .matrix_parts import (
     along_memory,
+    as_column,
     diagonal_elements,
     holds_elements,
     indices_at,
@@ -31,9 +33,8 @@ from .matrix_parts import (
     squares_of,
     times_powers,
 )
-from .problem import Problem, WrongResultError
+from .place import Place
 from .random_vectors import gaussian
-from .working_layouts import as_column
 
 R = TypeVar("R")
 SMALL_PANEL = 2**13  # elements
@@ -90,19 +91,19 @@ class Sums(NamedTuple):
 
 
 class Check:
-    """The check of one attempt, on operands as the user gave them and on results in the layout of the problem.
+    """The check of one attempt, on operands as the user gave them and on results in the layout of the place.
 
-    `scaled`: operands are divided by 2**exponent, as `Problem.exponent` has it. Without it the squares of an operand may
+    `scaled`: operands are divided by 2**exponent, as `Operands.exponent` has it. Without it the squares of an operand may
     overflow or vanish in float64; its norms then have extended precision.
     """
 
-    def __init__(self, problem: Problem, *, scaled: bool = False) -> None:
-        self.active = problem.is_checked  # otherwise nothing is computed and nothing is sent
-        wide = not scaled and any(size and not SMALL < size < LARGE for size in problem.magnitudes.values())
-        numbers = np.finfo(problem.dtype)
+    def __init__(self, place: Place, *, scaled: bool = False) -> None:
+        self.active = place.facts.is_checked  # otherwise nothing is computed and nothing is sent
+        wide = not scaled and any(size and not SMALL < size < LARGE for size in place.facts.magnitudes.values())
+        numbers = np.finfo(place.dtype)
         self.eps, self.largest, self._tiny = float(numbers.eps), float(numbers.max), float(numbers.tiny)
-        self._problem, self._scaled = problem, scaled
-        self._complex = problem.dtype.kind == "c"
+        self._place, self._scaled = place, scaled
+        self._complex = place.dtype.kind == "c"
         self.real = np.dtype(np.longdouble if wide else np.float64)
         self._dtype = np.result_type(self.real, np.complex64) if self._complex else self.real
         self._parts: dict[str, _PartialSums | None] = {}
@@ -144,7 +145,7 @@ class Check:
         if not self.active:
             return
         self._layouts[name] = as_column(matrix.desc)
-        with self._problem.collect_errors(), tracing.phase("check"):
+        with self._place.collect_errors(), tracing.phase("check"):
             self._parts[name] = _part(matrix, right, left, part, columns, norm, self._dtype, exponent)
 
     def add_operand(
@@ -162,10 +163,10 @@ class Check:
         To be called before the operand is overwritten. If operands are scaled, `require` also claims that the scale is that
         of these elements.
         """
-        array, name = self._problem.operands[operand], name or operand
-        self.add(name, array, right, left, part=self._problem.parts[operand], columns=columns, exponent=exponent)
+        array, name = self._place.operands[operand], name or operand
+        self.add(name, array, right, left, part=self._place.parts[operand], columns=columns, exponent=exponent)
         if self.active and self._scaled and isinstance(exponent, int):
-            self._magnitudes[name] = math.ldexp(self._problem.magnitudes[operand], -exponent)
+            self._magnitudes[name] = math.ldexp(self._place.facts.magnitudes[operand], -exponent)
 
     def add_factor(
         self,
@@ -187,33 +188,54 @@ class Check:
 
     def require(
         self,
-        make_claims: Callable[[dict[str, Sums]], Iterable[Claim]],
+        make_claims: Callable[[dict[str, Sums]], Iterable[Claim | str]],
         factors: DistributedArray | None = None,
         norm: float = 0.0,
     ) -> None:
         """Refuse the attempt on all ranks unless all claims hold. Collective.
 
-        `make_claims` makes them from the sums of all added products. The first rank alone compares, so that all ranks get one
-        verdict. An error up to the growth of elements, from a matrix of norm `norm` to its LU factors `factors`, is a warning.
+        `make_claims` makes them from the sums of all added products; a text among them is a warning. The first rank alone
+        compares, so that all ranks get one verdict. An error up to the growth of elements, from a matrix of norm `norm` to its
+        LU factors `factors`, is a warning.
         """
-        worst = self._summed(lambda sums: _worst([*make_claims(sums), *self._claims])) if self.active else None
+        if not self.active:
+            return
+
+        def verdict(sums: dict[str, Sums]) -> tuple[tuple[str, float, bool] | None, list[str]]:
+            made = [*make_claims(sums), *self._claims]
+            claims = [each for each in made if isinstance(each, Claim)]
+            return _worst(claims), [each for each in made if isinstance(each, str)]
+
+        worst, texts = self._summed(verdict)
+        for text in texts:
+            self._place.call.warn(text)
         if worst is None:
             return
         text, excess, is_finite = worst
         if not is_finite:
-            raise NotFiniteError(f"{text} has infs or NaNs, as where numbers overflow {self._problem.dtype}")
-        growth = 1.0 if factors is None else self._problem.bound_growth(factors, norm)
+            raise NotFiniteError(f"{text} has infs or NaNs, as where numbers overflow {self._place.dtype}")
+        growth = 1.0 if factors is None else self._bound_growth(factors, norm)
         if not excess <= growth < math.inf:
             raise WrongResultError(f"{text} is off by {excess:.2g} times what rounding comes to")
-        self._problem.warn(
+        self._place.call.warn(
             f"{text} is off by {excess:.2g} times what rounding usually comes to: elements grow by a factor of {growth:.2g} "
             "in the elimination, as in any LU factorisation with row exchanges; qr or lstsq are more exact"
         )
 
+    def _bound_growth(self, factors: DistributedArray, norm: float) -> float:
+        """Upper bound of the largest element of U divided by that of the matrix, whose Frobenius norm is given. Collective."""
+
+        def largest() -> float:
+            rows, columns, local = local_elements(factors)
+            return float(np.max(np.abs(local), where=rows[:, None] <= columns, initial=0))
+
+        pivot: float = self._place.run(largest, max)
+        return max(1.0, pivot * factors.shape[0] / norm) if norm else 1.0
+
     def run(
         self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None
     ) -> tuple[Any, dict[str, Sums]]:
-        """As `Problem.run`, with the sums of all products added before. Collective."""
+        """As `Place.run`, with the sums of all products added before. Collective."""
         choose = combined or first_known
         return self._run(work, lambda values, sums: (choose(values), sums))
 
@@ -224,7 +246,7 @@ class Check:
     def _run(self, work: Callable[[], Any], combined: Callable[[list[Any], dict[str, Sums]], R]) -> R:
         """Combine the results of all ranks' work and the sums, on the first rank."""
         parts, layouts, magnitudes = self._parts, self._layouts, self._magnitudes
-        ranks = self._problem.ranks
+        ranks = self._place.ranks
         self._parts, self._layouts, self._magnitudes = {}, {}, {}
 
         def of_all(replies: list[tuple[Any, dict[str, _PartialSums | None]]]) -> R:
@@ -237,7 +259,7 @@ class Check:
             ]
             return combined([value for value, _ in replies], sums)
 
-        result: R = self._problem.run(lambda: (work(), parts), of_all)
+        result: R = self._place.run(lambda: (work(), parts), of_all)
         return result
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ..distributed_array import DistributedArray
 from ..scalapack.calls import SingularError
+from .attempt import Problem
+from .call import ReadOptions, ResultOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
-from .decompositions import check_any_matrix
 from .lapack import pxgemm
 from .matrix_parts import local_elements
-from .problem import LayoutOption, Problem, ShapeAndLayout
+from .operands import ShapeAndLayout, check_any_matrix, check_square_matrix, shaped_like
+from .place import Place
 from .products import PRODUCT, norm
 from .singular_values import (
     Decompose,
@@ -22,30 +24,24 @@ from .singular_values import (
     require_triplets,
     singular_values,
 )
-from .systems import check_square_matrix, inv, scale_back
-from .working_layouts import routine, shaped_like
+from .systems import inv, scale_back
 
 BY_INVERSE = ("fro", 1, np.inf)
 
 
 @routine
-def cond(
-    a: DistributedArray,
-    p: Any = None,
-    *,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-) -> np.floating[Any]:
+def cond(call: RoutineCall, a: DistributedArray, p: Any = None, **options: Unpack[ReadOptions]) -> np.floating[Any]:
     """Condition number of a matrix, as `numpy.linalg.cond`, on every rank. Collective, as `solve`.
 
     Parameters
     ----------
-    a, check_finite, check, layout
-        As for all routines of `linalg`; square with "fro", 1 and inf.
+    a : DistributedArray
+        A matrix, in any layout; square with "fro", 1 and inf.
     p : {None, 2, -2, "fro", 1, inf}
         Which norm. None and 2: the largest singular value divided by the least, -2 the inverse of that; the others: the
         norms of `a` and of its inverse multiplied.
+    **options
+        `check_finite`, `check`, `layout`: as for all routines of `linalg`.
 
     Returns
     -------
@@ -67,15 +63,15 @@ def cond(
             raise np.linalg.LinAlgError(f"a has shape {a.shape}: an array without elements has no condition number")
         return check_square_matrix(a) if p in BY_INVERSE else check_any_matrix(a)
 
-    problem = Problem({"a": a}, check_arguments)
+    problem = Problem(call, {"a": a}, check_arguments)
     real: type[np.floating[Any]] = np.zeros(0, problem.dtype).real.dtype.type
     if p in BY_INVERSE:
-        options: dict[str, Any] = {"check": check, "layout": layout}
+        work: dict[str, Any] = {name: value for name, value in options.items() if name != "check_finite"}
         try:
-            inverse = inv(a, check_finite=check_finite, **options)
+            inverse = inv(a, **options)
         except SingularError:
             return real(np.inf)
-        return real(norm(a, p, **options) * norm(inverse, p, **options))
+        return real(norm(a, p, **work) * norm(inverse, p, **work))
     values = singular_values(problem)
     ratio = values[-1] / values[0] if p == -2 else values[0] / values[-1]
     return real(np.inf if np.isnan(ratio) and np.isfinite(values).all() else ratio)
@@ -83,25 +79,26 @@ def cond(
 
 @routine
 def matrix_rank(
+    call: RoutineCall,
     a: DistributedArray,
     tol: float | None = None,
     *,
     rtol: float | None = None,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
+    **options: Unpack[ReadOptions],
 ) -> int:
     """Rank of a matrix by its singular values, as `numpy.linalg.matrix_rank`, on every rank. Collective, as `solve`.
 
     Parameters
     ----------
-    a, check_finite, check, layout
-        As for all routines of `linalg`.
+    a : DistributedArray
+        A matrix, in any layout.
     tol : float, optional
         Singular values up to `tol` count as zero.
     rtol : float, optional
         In place of `tol`, relative to the largest singular value; default, or if negative: the dtype's eps times
         max(m, n).
+    **options
+        `check_finite`, `check`, `layout`: as for all routines of `linalg`.
 
     Raises
     ------
@@ -118,35 +115,31 @@ def matrix_rank(
         check_tolerance("rtol", rtol)
         return check_any_matrix(a)
 
-    problem = Problem({"a": a}, check_arguments)
+    problem = Problem(call, {"a": a}, check_arguments)
     values = singular_values(problem)
     if tol is None:
         least = values.max(initial=0) * relative_tolerance(rtol, problem.dtype, a.shape)
     else:
-        least = np.ldexp(float(tol), -problem.exponent("a"))
+        least = np.ldexp(float(tol), -problem.operands.exponent("a"))
     return int(np.count_nonzero(values > least))
 
 
 @routine
 def pinv(
-    a: DistributedArray,
-    rcond: float | None = None,
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, rcond: float | None = None, **options: Unpack[ResultOptions]
 ) -> DistributedArray:
     """Pseudo-inverse by singular values, as `numpy.linalg.pinv`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout, like
-        As for all routines of `linalg`; of m x n elements. By default the result is in the blocks and on the grid of `a`.
+    a : DistributedArray
+        A matrix of m x n elements, in any layout.
     rcond : float, optional
         Singular values up to `rcond` times the largest count as zero; default, or if negative: the dtype's eps times
         max(m, n), as SciPy's.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`.
+        By default the result is in the blocks and on the grid of `a`.
 
     Returns
     -------
@@ -165,17 +158,17 @@ def pinv(
         check_tolerance("rcond", rcond)
         return a.shape, shaped_like(a.desc, a.shape[::-1])
 
-    problem = Problem({"a": a}, check_arguments)
-    exponent = problem.exponent("a")
+    problem = Problem(call, {"a": a}, check_arguments)
+    exponent = problem.operands.exponent("a")
 
-    def work(decompose: Decompose) -> DistributedArray:
-        verify = Check(problem, scaled=True)
+    def work(place: Place, decompose: Decompose) -> DistributedArray:
+        verify = Check(place, scaled=True)
         (m, n), x = a.shape, verify.vectors(a.shape[1])
         verify.add_operand("a", right=x, exponent=exponent)
-        matrix = problem.move("a", exponent=exponent)
-        y, pseudo_inverse = verify.vectors(m, 3), problem.zeros((n, m))
-        u, values, vh = decompose(problem, matrix, False)
-        used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, a.shape)
+        matrix = place.move("a", exponent=exponent)
+        y, pseudo_inverse = verify.vectors(m, 3), place.zeros((n, m))
+        u, values, vh = decompose(place, matrix, False)
+        used = values > values.max(initial=0) * relative_tolerance(rcond, place.dtype, a.shape)
         inverses = np.divide(1, values, out=np.zeros_like(values), where=used)
         require_triplets(verify, u, values, vh, x)
         verify.add("u", u, left=y)
@@ -196,7 +189,7 @@ def pinv(
             return [Claim.equal("pinv(A) y = V (inv(S) (U^H y))", last["x"].right, sums["vh"].left, bound)]
 
         verify.require(make_claims)
-        scale_back(problem, pseudo_inverse, np.full(m, -exponent))
+        scale_back(place, pseudo_inverse, np.full(m, -exponent))
         return pseudo_inverse
 
     return problem.to_result(attempt(problem, a.shape, work, " and p?gemm"))

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
+from .attempt import Problem
+from .call import MatrixOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
 from .lapack import pxgeqrf, pxorgqr
 from .matrix_parts import clear_outside, local_elements
-from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
-from .working_layouts import routine, shaped_like
+from .operands import ShapeAndLayout, check_any_matrix, shaped_like
+from .place import Place
 
 PRODUCT, ORTHOGONAL, SQUARES = 64.0, 16.0, 16.0  # as in `systems`
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}
@@ -32,40 +34,30 @@ class QRResult(NamedTuple):
     R: DistributedArray
 
 
-def check_any_matrix(a: DistributedArray) -> ShapeAndLayout:
-    return a.shape, shaped_like(a.desc, a.shape)
-
-
 @overload
 def qr(
     a: DistributedArray,
     mode: Literal["reduced", "economic", "complete", "full"] = ...,
-    **options: Unpack[RoutineOptions],
+    **options: Unpack[MatrixOptions],
 ) -> QRResult: ...
 
 
 @overload
-def qr(a: DistributedArray, mode: Literal["r"], **options: Unpack[RoutineOptions]) -> DistributedArray: ...
+def qr(a: DistributedArray, mode: Literal["r"], **options: Unpack[MatrixOptions]) -> DistributedArray: ...
 
 
 @routine
-def qr(
-    a: DistributedArray,
-    mode: str = "reduced",
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-) -> Any:
+def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options: Unpack[MatrixOptions]) -> Any:
     """QR factorisation, as `numpy.linalg.qr` and `scipy.linalg.qr`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout
-        As for all routines of `linalg`; of m x n elements.
+    a : DistributedArray
+        A matrix of m x n elements, in any layout.
     mode : {"reduced", "complete", "r"}
         Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are accepted as well.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`: as for all routines of `linalg`.
 
     Returns
     -------
@@ -83,20 +75,20 @@ def qr(
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         return check_any_matrix(a)
 
-    problem = Problem({"a": a}, check_arguments)
+    problem = Problem(call, {"a": a}, check_arguments)
 
-    def work() -> tuple[DistributedArray, DistributedArray]:
+    def work(place: Place) -> tuple[DistributedArray, DistributedArray]:
         m, n = a.shape
         few = min(m, n)
         columns = m if MODES[mode] == "complete" else few
-        r, q = problem.zeros((columns if mode != "r" else few, n)), problem.zeros((m, columns))
-        verify = Check(problem)
+        r, q = place.zeros((columns if mode != "r" else few, n)), place.zeros((m, columns))
+        verify = Check(place)
         y, x = verify.vectors(n), verify.vectors(columns, 1)
         verify.add_operand("a", right=y)
         first = verify.sums() if mode == "r" else {}
         if first:
             verify.add_operand("a", left=first["a"].right, name="h")
-        matrix = problem.move("a")
+        matrix = place.move("a")
 
         def factored() -> None:
             tau = pxgeqrf(matrix)

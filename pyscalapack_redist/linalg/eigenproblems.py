@@ -15,15 +15,17 @@ from ..layout.letters import TRIANGLES, letter_of
 from ..scalapack.calls import NotFiniteError
 from ..scalapack.matrix_operands import is_finite
 from . import elpa
+from .attempt import Problem
+from .call import MatrixOptions, PairOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
 from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
 from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import hermitian_part
-from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
-from .solver_rules import find_broken_rule
-from .systems import check_square_matrix, require_cholesky
+from .operands import ShapeAndLayout, check_square_matrix, shaped_like
+from .place import Place
+from .solver_rules import check_layout, find_broken_rule
+from .systems import require_cholesky
 from .tridiagonal import FEW, Select, Spectrum, TridiagonalForm
-from .working_layouts import check_layout, routine, shaped_like
 
 DRIVERS = ("auto", "scalapack", "elpa")
 PART_ON_ONE = 192  # order from which one process takes less time for some vectors than for all
@@ -45,15 +47,13 @@ class EighResult(NamedTuple):
     eigenvectors: DistributedArray
 
 
-class EighOptions(RoutineOptions, total=False):
+class EighOptions(PairOptions, total=False):
     """Keyword arguments of `eigh`, for its overloads."""
 
     lower: bool
     subset_by_index: tuple[int, int] | None
     subset_by_value: tuple[float, float] | None
     type: int
-    overwrite_b: bool
-    like: LayoutOption
     driver: str
 
 
@@ -79,6 +79,7 @@ def eigh(
 
 @routine
 def eigh(
+    call: RoutineCall,
     a: DistributedArray,
     b: DistributedArray | None = None,
     *,
@@ -87,13 +88,8 @@ def eigh(
     subset_by_index: tuple[int, int] | None = None,
     subset_by_value: tuple[float, float] | None = None,
     type: int = 1,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
     driver: str = "auto",
+    **options: Unpack[PairOptions],
 ) -> Any:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, as `scipy.linalg.eigh`. Collective, as `solve`.
 
@@ -104,11 +100,8 @@ def eigh(
 
     Parameters
     ----------
-    a, overwrite_a, overwrite_b, check_finite, check, layout, like
-        As for all routines of `linalg`; `like` is of the eigenvectors, by default the grid of `a`, and its blocks if each
-        process then has a part. With `subset_by_value` it is a layout of the shape of `a`, whose grid is taken, and its
-        blocks as far as each process then has a part. Values without vectors are checked by their sum, the sum of their
-        squares, their order and their being finite, which is weaker.
+    a : DistributedArray
+        A matrix, in any layout.
     b : DistributedArray, optional
         A symmetric or Hermitian, positive definite matrix of the shape of `a`.
     lower : bool
@@ -127,6 +120,12 @@ def eigh(
         and complex128 from order 1024 on, unless few vectors are asked for that are not the lowest, or a range of values.
         ELPA computes the lowest vectors, up to the last one that is asked for; with `subset_by_value` all. If its result
         is refused, ScaLAPACK computes another. Eigenvalues alone are always ScaLAPACK's.
+    **options
+        `overwrite_a`, `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`;
+        `like` is of the eigenvectors, by default the grid of `a`, and its blocks if each process then has a part.
+        With `subset_by_value` it is a layout of the shape of `a`, whose grid is taken, and its blocks as far as each
+        process then has a part. Values without vectors are checked by their sum, the sum of their squares, their
+        order and their being finite, which is weaker.
 
     Returns
     -------
@@ -165,10 +164,10 @@ def eigh(
         return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
 
     operands = {"a": a} if b is None else {"a": a, "b": b}
-    problem = Problem(operands, check_arguments, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
+    problem = Problem(call, operands, check_arguments, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
     type = int(type)
     triangle = "L" if lower else "U"
-    exponent = problem.exponent("a") if b is None else 0
+    exponent = problem.operands.exponent("a") if b is None else 0
     scale = 1.0  # of the eigenvalues of a generalized problem
 
     def scaled(values: NDArray[Any]) -> NDArray[Any]:
@@ -187,44 +186,44 @@ def eigh(
         return values[slice(*select(values))]
     some = subset_by_value is not None or _read_subset(subset_by_index, a.shape[0]) != (0, a.shape[0])
     lowest = 0  # vectors that ELPA is to compute
-    if not eigvals_only and not problem.is_on_one:
+    if not eigvals_only and not problem.place.is_alone:
         lowest = _elpa_vectors(problem, driver, subset_by_index if subset_by_value is None else "any")
-    in_part = some and not eigvals_only and not lowest and not (problem.is_on_one and a.shape[0] < PART_ON_ONE)
+    in_part = some and not eigvals_only and not lowest and not (problem.place.is_alone and a.shape[0] < PART_ON_ONE)
     by_elpa = lowest > 0
 
-    def work() -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
+    def work(place: Place) -> tuple[NDArray[Any], DistributedArray, tuple[int, int]]:
         nonlocal scale
-        by_part, count = (False, 0) if problem.is_refused else (in_part, lowest)  # a second attempt is by another way
-        verify = Check(problem, scaled=b is None)
+        by_part, count = (False, 0) if place.is_refused else (in_part, lowest)  # a second attempt is by another way
+        verify = Check(place, scaled=b is None)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", right=y, exponent=exponent)
         if b is not None:
             verify.add_operand("b", right=y)
         before = {} if b is None else verify.sums()
-        matrix = problem.move("a", exponent=exponent)
-        factor = None if b is None else problem.move("b")
+        matrix = place.move("a", exponent=exponent)
+        factor = None if b is None else place.move("b")
         if factor is not None:
             by_factor = by_part or eigvals_only or (some and count > 0)
-            scale = _reduce(problem, verify, matrix, factor, triangle, type, by_factor, before, y)
+            scale = _reduce(place, verify, matrix, factor, triangle, type, by_factor, before, y)
         if eigvals_only:
             values = _solve_for_values(verify, matrix, triangle, before)
             return values, matrix, select(values)
         if by_part:
-            spectrum, vectors = _solve_for_part(problem, verify, matrix, triangle, select, before, y)
+            spectrum, vectors = _solve_for_part(place, verify, matrix, triangle, select, before, y)
         elif count and some:
-            spectrum, vectors = _lowest_by_elpa(problem, verify, matrix, triangle, select, before, y, count)
+            spectrum, vectors = _lowest_by_elpa(place, verify, matrix, triangle, select, before, y, count)
         if by_part or (count and some):
             if factor is not None:
-                _transform_part(problem, verify, vectors, factor, triangle, type)
+                _transform_part(place, verify, vectors, factor, triangle, type)
             return spectrum.values, vectors, (spectrum.first, spectrum.last)
         vectors = matrix
         if count:
-            elpa.fill(problem, matrix, triangle)
+            elpa.fill(place, matrix, triangle)
 
         def solved() -> NDArray[Any] | None:
             nonlocal vectors
             pairs = elpa.eigenpairs(matrix, count) if count else pxsyevd(matrix, triangle)
-            vectors = DistributedArray._from_result(matrix.desc, pairs.vectors, problem.dtype)
+            vectors = DistributedArray._from_result(matrix.desc, pairs.vectors, place.dtype)
             if factor is not None:
                 _transform_back(vectors, factor, triangle, type)
             return pairs.values
@@ -255,13 +254,7 @@ def eigh(
 
 @routine
 def eigvalsh(
-    a: DistributedArray,
-    UPLO: str = "L",
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, UPLO: str = "L", **options: Unpack[MatrixOptions]
 ) -> NDArray[np.floating[Any]]:
     """Eigenvalues of a symmetric or Hermitian matrix, as `numpy.linalg.eigvalsh`. Collective, as `solve`.
 
@@ -269,10 +262,12 @@ def eigvalsh(
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout
-        As for all routines of `linalg`.
+    a : DistributedArray
+        A matrix, in any layout.
     UPLO : {"L", "U"}
         Which triangle is read.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`: as for all routines of `linalg`.
 
     Returns
     -------
@@ -291,18 +286,18 @@ def eigvalsh(
         letter_of("UPLO", UPLO, TRIANGLES)
         return check_square_matrix(a)
 
-    problem = Problem({"a": a}, check_arguments, parts=lambda: {"a": hermitian_part(UPLO.upper() == "L")})
+    problem = Problem(call, {"a": a}, check_arguments, parts=lambda: {"a": hermitian_part(UPLO.upper() == "L")})
     return eigenvalues(problem, UPLO.upper())
 
 
 def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
     """Eigenvalues of the operand a, without vectors. Collective."""
-    exponent = problem.exponent("a")
+    exponent = problem.operands.exponent("a")
 
-    def work() -> NDArray[Any]:
-        verify = Check(problem, scaled=True)
+    def work(place: Place) -> NDArray[Any]:
+        verify = Check(place, scaled=True)
         verify.add_operand("a", exponent=exponent)
-        matrix = problem.move("a", exponent=exponent)
+        matrix = place.move("a", exponent=exponent)
         return _solve_for_values(verify, matrix, triangle, {})
 
     routine_name = "heev" if problem.dtype.kind == "c" else "syev"
@@ -353,7 +348,7 @@ def _value_claims(check: Check, values: NDArray[Any], a: Sums) -> list[Claim]:
 
 
 def _solve_for_part(
-    problem: Problem,
+    place: Place,
     check: Check,
     matrix: DistributedArray,
     triangle: str,
@@ -366,7 +361,7 @@ def _solve_for_part(
     The check requires V^H (A y) = w * (V^H y) and V^H (V z) = z, and of all w the trace and the norm of A: so these are the
     vectors of the asked w, and w has no other values between them.
     """
-    form = TridiagonalForm(problem, matrix)
+    form = TridiagonalForm(place, matrix)
     reduced, sums = check.run(lambda: form.reduce(triangle), form.gathered)
     spectrum = form.solve(reduced, select)
     vectors = form.vectors(spectrum)
@@ -375,7 +370,7 @@ def _solve_for_part(
 
 
 def _lowest_by_elpa(
-    problem: Problem,
+    place: Place,
     check: Check,
     matrix: DistributedArray,
     triangle: str,
@@ -385,21 +380,21 @@ def _lowest_by_elpa(
     count: int,
 ) -> tuple[Spectrum, DistributedArray]:
     """As `_solve_for_part`, from the lowest `count` vectors, which ELPA computes. Collective."""
-    elpa.fill(problem, matrix, triangle)
+    elpa.fill(place, matrix, triangle)
     whole = matrix
 
     def solved() -> NDArray[Any] | None:
         nonlocal whole
         pairs = elpa.eigenpairs(matrix, count)
-        whole = DistributedArray._from_result(matrix.desc, pairs.vectors, problem.dtype)
+        whole = DistributedArray._from_result(matrix.desc, pairs.vectors, place.dtype)
         return pairs.values
 
     values, sums = check.run(solved)
     spectrum = Spectrum(values, *select(values))
     if spectrum.first == spectrum.last:
-        vectors = problem.zeros((values.size, 0))
+        vectors = place.zeros((values.size, 0))
     else:
-        vectors = problem.columns_of("vectors", whole, spectrum.first, spectrum.last)
+        vectors = place.columns_of("vectors", whole, spectrum.first, spectrum.last)
     _require_part(check, spectrum, vectors, (before | sums).get("a"), y)
     return spectrum, vectors
 
@@ -425,7 +420,7 @@ def _require_part(check: Check, spectrum: Spectrum, vectors: DistributedArray, a
 
 
 def _transform_part(
-    problem: Problem, check: Check, vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int
+    place: Place, check: Check, vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int
 ) -> None:
     """Transform vectors Y of the standard problem back to X, in place. Collective.
 
@@ -513,7 +508,7 @@ def _read_subset(subset: Any, n: int) -> tuple[int, int]:
 
 def _elpa_vectors(problem: Problem, driver: str, subset: Any) -> int:
     """How many of the lowest eigenvectors ELPA is to compute, 0 if ScaLAPACK is to; "any" for a range of values. Collective."""
-    desc = problem.work_layout
+    desc = problem.place.work_layout
     n = desc.shape[0]
     first, last = (0, n) if isinstance(subset, str) else _read_subset(subset, n)
     if driver == "scalapack" or n == 0:
@@ -523,17 +518,17 @@ def _elpa_vectors(problem: Problem, driver: str, subset: Any) -> int:
         if n < elpa.LEAST_ORDER or problem.dtype not in elpa.NAMES or few_above or isinstance(subset, str):
             return 0
         if find_broken_rule("elpa", desc, "eigh") is not None or not all(
-            map(math.isfinite, problem.magnitudes.values())
+            map(math.isfinite, problem.operands.magnitudes.values())
         ):
             return 0
-        return 0 if elpa.find_obstacle(problem) else last
+        return 0 if elpa.find_obstacle(problem.call) else last
     if problem.dtype not in elpa.NAMES:
         raise ArrayError(
             f"a has dtype {problem.dtype}, and ELPA is used in double precision only: take driver='scalapack', or "
             "a.astype(numpy.float64)"
         )
     check_layout(desc, "elpa", "eigh")
-    obstacle = elpa.find_obstacle(problem)
+    obstacle = elpa.find_obstacle(problem.call)
     if obstacle:
         raise LibraryError(f"driver = 'elpa': {obstacle}")
     return last
@@ -553,7 +548,7 @@ def _read_interval(interval: Any) -> tuple[float, float]:
 
 
 def _reduce(
-    problem: Problem,
+    place: Place,
     check: Check,
     matrix: DistributedArray,
     factor: DistributedArray,
@@ -589,9 +584,9 @@ def _reduce(
             )
         return factor_of_values
 
-    problem.run(factored)
+    place.run(factored)
     if not by_factor or not check.active:
-        scale: float = problem.run(reduced, max)
+        scale: float = place.run(reduced, max)
         return scale
     require_cholesky(check, factor, lower, before["b"], y)
     check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
@@ -600,7 +595,7 @@ def _reduce(
         check.add_operand("a", right=x.product)
         check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
         expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
-    scale = problem.run(reduced, max)
+    scale = place.run(reduced, max)
     check.add("a", matrix, right=np.hstack([x.product, y]), part=f"H{uplo}")
     standard, count = check.sums()["a"], y.shape[1]
     product = standard.right[:, :count]

@@ -24,8 +24,10 @@ from ..layout.descriptor import Descriptor
 from ..scalapack import Eigenpairs
 from ..scalapack.calls import ConvergenceError, Entry, agree_to_enter, at_work, require_finite
 from ..scalapack.matrix_operands import diagonal_places, is_finite
+from .cache import cache_of
+from .call import RoutineCall
 from .matrix_parts import clear_outside, local_elements
-from .problem import Problem
+from .place import Place
 
 ENVIRONMENT = "PYSCALAPACK_REDIST_ELPA"
 INTERFACE = 20200417  # the oldest version of ELPA's interface that has what is called here
@@ -100,7 +102,7 @@ def _open(path: str) -> Elpa:
 # -- on all ranks
 
 
-def find_obstacle(problem: Problem) -> str:
+def find_obstacle(call: RoutineCall) -> str:
     """Why the ranks cannot use ELPA; "" if they can. Collective, once for each communicator."""
 
     def described() -> tuple[str, str]:
@@ -118,15 +120,18 @@ def find_obstacle(problem: Problem) -> str:
         rank = next((rank for rank, name in enumerate(names) if name != names[0]), 0)
         return f"rank 0 has {names[0]}, and rank {rank} has {names[rank]}: they must be the same" if rank else ""
 
-    return problem.once("elpa", lambda: problem.run(described, compared))
+    texts = cache_of(call.group).texts
+    if "elpa" not in texts:
+        texts["elpa"] = call.run(described, compared)
+    return texts["elpa"]
 
 
-def fill(problem: Problem, matrix: DistributedArray, triangle: str) -> None:
+def fill(place: Place, matrix: DistributedArray, triangle: str) -> None:
     """Write the triangle that is not read, from the one that is. Collective."""
-    with problem.collect_errors():
+    with place.collect_errors():
         clear_outside(local_elements(matrix), f"H{triangle}")
-    adjoint = problem.transpose(matrix)
-    with problem.collect_errors():
+    adjoint = place.transpose(matrix)
+    with place.collect_errors():
         if matrix.local is not None and adjoint.local is not None:
             clear_outside(local_elements(adjoint), "U" if triangle == "L" else "L")
             _, rows, columns = diagonal_places(adjoint.desc)

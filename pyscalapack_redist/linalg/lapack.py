@@ -22,7 +22,7 @@ from ..scalapack.matrix_operands import LIMIT, is_finite
 from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets, Tridiagonal
 from ..scalapack.workspace import checked_lapack_sizes, lapack_sizes
 from .lapack_functions import lapack_function
-from .rates import FAMILY
+from .solver_rules import FAMILY
 
 R = TypeVar("R")
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..scalapack.calls import NotFiniteError
+from .attempt import Problem, assemble
+from .call import ResultOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
 from .decompositions import copy_corner, scale_by_power
 from .lapack import pxgels, pxgemm
 from .matrix_parts import local_elements
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
+from .operands import ShapeAndLayout, check_rows, shaped_like
+from .place import Place
 from .random_vectors import VECTORS
 from .singular_values import Decompose, attempt, check_tolerance, relative_tolerance, require_triplets
 from .systems import column_exponents, diagonal_of, moved_sides, scale_back, scale_columns
-from .working_layouts import check_rows, routine, shaped_like
 
 METHODS = ("qr", "svd")
 NORMAL = 8.0  # as in `systems`
@@ -48,16 +51,13 @@ class LstsqResult(NamedTuple):
 
 @routine
 def lstsq(
+    call: RoutineCall,
     a: DistributedArray,
     b: DistributedArray,
     rcond: float | None = None,
     *,
     method: str = "qr",
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    **options: Unpack[ResultOptions],
 ) -> LstsqResult:
     """Least squares, as `numpy.linalg.lstsq`. Collective, as `solve`.
 
@@ -65,14 +65,17 @@ def lstsq(
     ----------
     a : DistributedArray
         Of m x n elements. If there are many solutions, x is the one of least norm.
-    b, overwrite_a, check_finite, check, layout, like
-        As for all routines of `linalg`; by default the solution is in the blocks and on the grid of `b`.
+    b : DistributedArray
+        Right-hand sides: a matrix, or a vector of one dimension.
     rcond : float, optional
         With the method "svd", singular values up to `rcond` times the largest count as zero; default, or if negative:
         the dtype's eps times max(m, n).
     method : {"qr", "svd"}
         "qr": by p?gels, for matrices of full rank; others are an error. "svd": by singular values, for any rank, as NumPy;
         it takes several times as long, and memory for U and V^H.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`; by default the
+        solution is in the blocks and on the grid of `b`.
 
     Returns
     -------
@@ -97,21 +100,21 @@ def lstsq(
         check_rows(a, b)
         return a.shape, shaped_like(b.desc, (a.shape[1], *b.shape[1:]))
 
-    problem = Problem({"a": a, "b": b}, check_arguments)
+    problem = Problem(call, {"a": a, "b": b}, check_arguments)
     if method == "qr":
-        solution, *rest = problem.attempt(lambda: _by_qr(problem), "gels")
+        solution, *rest = problem.attempt(_by_qr, "gels")
     else:
-        solution, *rest = attempt(problem, a.shape, lambda decompose: _by_svd(problem, decompose, rcond), " and p?gemm")
+        solution, *rest = attempt(problem, a.shape, functools.partial(_by_svd, rcond=rcond), " and p?gemm")
     return LstsqResult(problem.to_result(solution), *rest)
 
 
-def _by_qr(problem: Problem) -> tuple[Any, ...]:
+def _by_qr(place: Place) -> tuple[Any, ...]:
     """Solve by p?gels, with each right-hand side scaled to 1: p?gels scales all by the largest, and not all of them back."""
-    exponent = problem.exponent("a")
-    (m, n), count = problem.operands["a"].shape, problem.columns("b")
-    check, wide = Check(problem, scaled=True), m < n
-    exponents = column_exponents(problem)
-    real = np.zeros(0, problem.dtype).real.dtype
+    exponent = place.facts.exponent("a")
+    (m, n), count = place.operands["a"].shape, place.facts.columns("b")
+    check, wide = Check(place, scaled=True), m < n
+    exponents = column_exponents(place)
+    real = np.zeros(0, place.dtype).real.dtype
     y, z = check.vectors(n), check.vectors(m, 1)
     check.add_operand("a", right=y, left=z if wide else None, exponent=exponent)
     before = check.sums()
@@ -121,26 +124,26 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
             check.add_operand("a", left=z, name="normal", exponent=exponent)
         check.add_operand("b", left=z, columns=True, exponent=exponents)
         before |= check.sums()
-    matrix = problem.move("a", exponent=exponent)
-    sides = problem.move("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
-    scale_columns(problem, sides, -exponents)
+    matrix = place.move("a", exponent=exponent)
+    sides = place.move("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
+    scale_columns(place, sides, -exponents)
     if check.active and wide:
         # The solution of A X = A y of least norm is the part of y outside of the null space
-        products, b = before["a"].right.astype(problem.dtype), before["b"]
-        _fill(problem, sides, count, products)
+        products, b = before["a"].right.astype(place.dtype), before["b"]
+        _fill(place, sides, count, products)
         norms = np.concatenate([b.norms, np.linalg.norm(products, axis=0)])
         before["b"] = Sums(left=np.vstack([b.left, products.conj().T @ z]), norms=norms)
 
     def work() -> tuple[Squares, NDArray[Any]]:
         # Without a column p?gels factors nothing.
-        pxgels(matrix, sides if sides.shape[1] else problem.zeros((max(m, n), 1)))
+        pxgels(matrix, sides if sides.shape[1] else place.zeros((max(m, n), 1)))
         return _squares(sides, n), np.abs(diagonal_of(matrix))
 
     def combined(replies: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         squares, diagonals = zip(*replies, strict=True)
         return assemble(sides.shape[1], np.float64)(squares), np.concatenate(diagonals)
 
-    squares, diagonal = problem.run(work, combined)
+    squares, diagonal = place.run(work, combined)
     if not np.isfinite(diagonal).all():
         raise NotFiniteError("the factor of a has infs or NaNs")
     if min(m, n) and not diagonal.min() > np.finfo(real).eps * max(m, n) * diagonal.max():
@@ -150,7 +153,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
         )
     if check.active and wide:
         _require_least_norm(check, sides, before, diagonal.max() / diagonal.min() if m else 1.0, y)
-    solution = problem.zeros((n, count))
+    solution = place.zeros((n, count))
     copy_corner(sides, solution)
     if check.active and not wide:
         check.add("x", solution, left=before["normal"].left, columns=True)
@@ -161,7 +164,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
             return [Claim.equal_sides("(A^H (A y))^H x = (A y)^H b", x.product, b.product, bound)]
 
         check.require(make_claims)
-    scale_back(problem, solution, exponents[:count] - exponent)
+    scale_back(place, solution, exponents[:count] - exponent)
     residuals = scale_by_power(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
     return solution, residuals.astype(real), min(m, n), None
 
@@ -181,26 +184,26 @@ def _require_least_norm(
     check.require(lambda sums: [system, Claim.equal_sides(text, sums["null"].product, 0, scale)])
 
 
-def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tuple[Any, ...]:
+def _by_svd(place: Place, decompose: Decompose, rcond: float | None) -> tuple[Any, ...]:
     """Solve by X = V inv(S) U^H B with the singular values that are not zero; the residual is B - U U^H B."""
-    exponent = problem.exponent("a")
-    exponents = column_exponents(problem)
-    (m, n), count = problem.operands["a"].shape, problem.columns("b")
+    exponent = place.facts.exponent("a")
+    exponents = column_exponents(place)
+    (m, n), count = place.operands["a"].shape, place.facts.columns("b")
     few = min(m, n)
-    parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
-    real = np.zeros(0, problem.dtype).real.dtype
-    check = Check(problem, scaled=True)
+    parts, solution = place.zeros((few, count)), place.zeros((n, count))
+    real = np.zeros(0, place.dtype).real.dtype
+    check = Check(place, scaled=True)
     y = check.vectors(n)
     check.add_operand("a", right=y, exponent=exponent)
-    matrix = problem.move("a", exponent=exponent)
-    left, values, right = decompose(problem, matrix, False)
-    used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, (m, n))
+    matrix = place.move("a", exponent=exponent)
+    left, values, right = decompose(place, matrix, False)
+    used = values > values.max(initial=0) * relative_tolerance(rcond, place.dtype, (m, n))
     inverse = np.divide(1, values, out=np.zeros_like(values), where=used)
     first = require_triplets(check, left, values, right, y)
     if check.active:
         check.add("u", left, right=inverse[:, None] * first["vh"].right)
         check.add_operand("b", left=check.sums()["u"].right, columns=True, exponent=exponents)
-    sides = moved_sides(problem, exponents)
+    sides = moved_sides(place, exponents)
 
     def work() -> Squares:
         pxgemm(left, sides, parts, trans_a="C")
@@ -211,7 +214,7 @@ def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tupl
         pxgemm(right, parts, solution, trans_a="C")
         return _squares(sides, 0)
 
-    squares = problem.run(work, assemble(count, np.float64))
+    squares = place.run(work, assemble(count, np.float64))
     check.add("x", solution, left=y, columns=True)
 
     def make_claims(sums: dict[str, Sums]) -> list[Claim]:
@@ -226,7 +229,7 @@ def _by_svd(problem: Problem, decompose: Decompose, rcond: float | None) -> tupl
 
     check.require(make_claims)
     rank = int(np.count_nonzero(used))
-    scale_back(problem, solution, exponents - exponent)
+    scale_back(place, solution, exponents - exponent)
     residuals = scale_by_power(squares, 2 * exponents) if m > n == rank else np.zeros(0, real)
     return solution, residuals.astype(real), rank, scale_by_power(values, exponent)
 
@@ -237,9 +240,9 @@ def _squares(sides: DistributedArray, first: int) -> Squares:
     return columns, (np.abs(local[rows >= first]).astype(np.float64) ** 2).sum(axis=0)
 
 
-def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:
+def _fill(place: Place, sides: DistributedArray, first: int, columns: Any) -> None:
     """Write columns, which all ranks have, into `sides` from column `first` on."""
-    with problem.collect_errors():
+    with place.collect_errors():
         rows, across, local = local_elements(sides)
         inside, over = rows < columns.shape[0], across >= first
         local[np.ix_(inside, over)] = columns[np.ix_(rows[inside], across[over] - first)]

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import local_part
-from .working_layouts import as_column
 
 LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which fits a core's cache
 MODERATE = 300  # exponents of 2 for which products of elements neither overflow nor vanish in double precision
@@ -30,6 +29,17 @@ COMPLEMENT = {
     "HU": "l",
 }  # elements that are not read, but for imaginary parts of a diagonal
 Elements = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
+
+
+def as_column(desc: Descriptor) -> Descriptor:
+    """A vector's layout as that of a matrix of one column; its local array is `local[:, None]`."""
+    if desc.ndim == 2:
+        return desc
+    whole = desc.parent or desc
+    column = Descriptor(
+        (*whole.shape, 1), (*whole.block, 1), whole.grid, source=(*whole.source, 0), axes=(*whole.axes, None)
+    )
+    return column if desc.parent is None else column[desc.offset[0] : desc.offset[0] + desc.shape[0], 0:1]
 
 
 def hermitian_part(lower: object) -> str:

@@ -22,8 +22,8 @@ from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from ..redistribution import Redistribution, batch
-from .matrix_parts import indices_at
-from .problem import Problem
+from .matrix_parts import as_column, indices_at
+from .place import Grid
 from .product_grids import (
     EACH_ONE,
     LEAST_WIDTH,
@@ -35,7 +35,6 @@ from .product_grids import (
     best_arrangement,
     steps_of_half,
 )
-from .working_layouts import as_column, result_order
 
 Array = NDArray[Any]
 COLUMNS = 512  # of C that are added at a time
@@ -116,24 +115,24 @@ class Multiplication:
 
     # -- calls
 
-    def __call__(self, problem: Problem, left: Array | None, right: Array | None) -> Array | None:
+    def __call__(self, place: Grid, left: Array | None, right: Array | None) -> Array | None:
         """The local array of the product, from those of the operands. Collective.
 
         An error of this rank alone is left to `Problem.run`.
         """
         product = None
-        with problem.collect_errors():
+        with place.collect_errors():
             if self._own is not None:
-                desc, order = (self._c, result_order.get()) if self._c_stays else (self._own, "F")
+                desc, order = (self._c, place.call.order) if self._c_stays else (self._own, "F")
                 product = desc.zeros(self._dtype, order)
         for number in range(len(self._panels)):
-            a, b = self._bring(problem, number, left, right)
-            with problem.collect_errors(), tracing.phase("gemm"):
+            a, b = self._bring(place, number, left, right)
+            with place.collect_errors(), tracing.phase("gemm"):
                 if product is not None and a is not None and b is not None:
                     self._add(product, a, b, is_first=number == 0)
-        return product if self._c_stays else self._bring_back(problem, product)
+        return product if self._c_stays else self._bring_back(place, product)
 
-    def _bring(self, problem: Problem, number: int, left: Array | None, right: Array | None) -> list[Array | None]:
+    def _bring(self, place: Grid, number: int, left: Array | None, right: Array | None) -> list[Array | None]:
         """The panels of both operands on this rank. Collective."""
         first, end = self._panels[number]
         whole = len(self._panels) == 1
@@ -141,18 +140,18 @@ class Multiplication:
             left if left is None or whole else left[:, first:end],
             right if right is None or whole else right[first:end],
         ]
-        moved = [place for place, stays in enumerate((self._a_stays, self._b_stays)) if not stays]
+        moved = [side for side, stays in enumerate((self._a_stays, self._b_stays)) if not stays]
         if moved:
-            names = " and ".join("ab"[place] for place in moved)
-            arrays = [(left, right)[place] for place in moved]
-            to_panels = self._plan_of(problem, number)
-            with tracing.phase(f"redistribute {names}", to_panels.desc_a, to_panels.desc_b), problem.in_step():
+            names = " and ".join("ab"[side] for side in moved)
+            arrays = [(left, right)[side] for side in moved]
+            to_panels = self._plan_of(place, number)
+            with tracing.phase(f"redistribute {names}", to_panels.desc_a, to_panels.desc_b), place.call.step():
                 results = to_panels(arrays) if len(moved) > 1 else [to_panels(arrays[0])]
-            for place, result in zip(moved, results, strict=True):
-                panels[place] = result
+            for side, result in zip(moved, results, strict=True):
+                panels[side] = result
         return panels
 
-    def _plan_of(self, problem: Problem, number: int) -> Redistribution:
+    def _plan_of(self, place: Grid, number: int) -> Redistribution:
         """The plan that brings both panels, or one. Collective."""
         if number < len(self._plans):
             return self._plans[number]
@@ -161,20 +160,20 @@ class Multiplication:
         plans = []
         if not self._a_stays:
             layout = self._layout((m, end - first), (arrangement.rows, inner), (0, 2))
-            plans.append(problem.plan(self._a[:, first:end], layout, dtype=self._dtype))
+            plans.append(place.plan(self._a[:, first:end], layout, dtype=self._dtype))
         if not self._b_stays:
             layout = self._layout((end - first, n), (inner, arrangement.columns), (2, 1))
-            plans.append(problem.plan(self._b[first:end], layout, dtype=self._dtype))
-        to_panels = self._one_of(problem, plans)
+            plans.append(place.plan(self._b[first:end], layout, dtype=self._dtype))
+        to_panels = self._one_of(place, plans)
         if number < PANELS_KEPT:
             self._plans.append(to_panels)
         return to_panels
 
-    def _one_of(self, problem: Problem, plans: list[Redistribution]) -> Redistribution:
+    def _one_of(self, place: Grid, plans: list[Redistribution]) -> Redistribution:
         """One plan of several. Collective."""
         if len(plans) == 1:
             return plans[0]
-        with problem.in_step():
+        with place.call.step():
             return batch(*plans)
 
     def _add(self, product: Array, a: Array, b: Array, is_first: bool) -> None:
@@ -201,32 +200,32 @@ class Multiplication:
         desc = self._own
         return [] if desc is None else indices_at(desc, desc.grid.coords or ())
 
-    def _bring_back(self, problem: Problem, product: Array | None) -> Array | None:
+    def _bring_back(self, place: Grid, product: Array | None) -> Array | None:
         """The product in the layout of the result: parts added, and one half mirrored. Collective."""
         if self._to_result is None:
             mirror = {"uplo": "L", "fill": self._fill} if self._arrangement.is_half else {}
-            plans = [problem.plan(layer, self._c, dtype=self._dtype, **mirror) for layer in self._layers]
-            self._to_result = self._one_of(problem, plans)
+            plans = [place.plan(layer, self._c, dtype=self._dtype, **mirror) for layer in self._layers]
+            self._to_result = self._one_of(place, plans)
         with tracing.phase("redistribute result", self._layers[0], self._c):
             if len(self._layers) == 1:
-                result = self._new_result(problem)
-                with problem.in_step():
+                result = self._new_result(place)
+                with place.call.step():
                     return self._to_result(product, result)
             products = [product if layer is self._own else None for layer in self._layers]
-            with problem.in_step():
+            with place.call.step():
                 parts = self._to_result(products)
         total = parts[0]
-        with problem.collect_errors():
+        with place.collect_errors():
             for part in parts[1:]:
                 if total is not None and part is not None:
                     total += part
         return total
 
-    def _new_result(self, problem: Problem) -> Array | None:
+    def _new_result(self, place: Grid) -> Array | None:
         """An array for the result, if it is to be in another order than plans make arrays."""
         result = None
-        if result_order.get() != "F" and self._c.place is not None:
-            with problem.collect_errors():
+        if place.call.order != "F" and self._c.place is not None:
+            with place.collect_errors():
                 result = self._c.empty(self._dtype, "C")
         return result
 
@@ -264,22 +263,22 @@ class Multiplications(OrderedDict[int, Multiplication]):
             self.popitem(last=False)
 
 
-def multiply(problem: Problem, fill: str | None = None) -> DistributedArray:
-    """The product of the operands "a" and "b" of a problem, in the layout of its result, as a matrix. Collective.
+def multiply(place: Grid, fill: str | None = None) -> DistributedArray:
+    """The product of the operands "a" and "b" of a place, in the layout of its result, as a matrix. Collective.
 
     Parameters
     ----------
-    problem : Problem
+    place : Grid
         Of the product; an error of this rank alone is left to its `run`.
     fill : {None, "symmetric", "hermitian"}
         Whether the product is known to be so, since B is the transpose or conjugate transpose of A.
     """
-    operands, c, dtype, comm = [*problem.operands.values()], as_column(problem.target), problem.dtype, problem.comm
+    operands, c, dtype, comm = [*place.operands.values()], as_column(place.facts.target), place.dtype, place.call.comm
     a, b = (as_column(operand.desc) for operand in operands)
-    forced = problem.layout((c.shape[0], c.shape[1])) if problem.is_layout_forced else None
+    forced = place.layout((c.shape[0], c.shape[1])) if place.is_asked else None
     descs = [desc.layout_digest for desc in (a, b, c, *filter(None, [forced]))]
     key = digest(("product", *descs, dtype.char, fill))
-    products = problem.keep("products", Multiplications)
+    products = place.keep("products", Multiplications)
     product = products.get(key)
     if product is None:
         if forced is None:
@@ -292,7 +291,7 @@ def multiply(problem: Problem, fill: str | None = None) -> DistributedArray:
         product = Multiplication(a, b, c, arrangement, dtype, fill, comm)
     products.keep(key, product)
     locals_ = [_as_matrix(operand.local) for operand in operands]
-    return DistributedArray._from_result(c, product(problem, *locals_), dtype)
+    return DistributedArray._from_result(c, product(place, *locals_), dtype)
 
 
 def _as_matrix(local: Array | None) -> Array | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,15 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
+from .attempt import Problem, assemble
+from .call import ProductOptions, RoutineCall, WorkOptions, routine
 from .check import Check, Claim, Sums
 from .lapack import pxgemm
 from .matrix_parts import local_elements, panels
 from .multiplication import multiply
-from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
+from .operands import ShapeAndLayout, in_order, shaped_like, spread
+from .place import Grid, Place
 from .singular_values import singular_values
-from .working_layouts import in_order, routine, shaped_like, spread
 
 PRODUCT = 8.0  # as in `systems`
 SYMMETRIES = "symmetric", "hermitian"
@@ -29,12 +31,7 @@ BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "n
 
 @routine
 def matmul(
-    a: DistributedArray,
-    b: DistributedArray,
-    *,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, b: DistributedArray, **options: Unpack[ProductOptions]
 ) -> DistributedArray:
     """The product A B, as `numpy.matmul`, by NumPy on each process. Collective over the communicator of the operands.
 
@@ -45,10 +42,11 @@ def matmul(
     ----------
     a, b : DistributedArray
         Matrices in any layouts; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
-    check, layout, like
-        As for all routines of `linalg`; `layout` is of the product, where it is computed. With infs or NaNs nothing is
-        checked. By default the result is on the grid and in the row blocks of `a` and the column blocks of `b`, its dimensions
-        over those of the grid in order, also where `a` is a transposed view; a vector in the layout of `b`.
+    **options
+        `check`, `layout`, `like`: as for all routines of `linalg`; `layout` is of the product, where it is computed.
+        With infs or NaNs nothing is checked. By default the result is on the grid and in the row blocks of `a` and
+        the column blocks of `b`, its dimensions over those of the grid in order, also where `a` is a transposed view;
+        a vector in the layout of `b`.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
@@ -61,29 +59,29 @@ def matmul(
         blocks = desc.block[0], spread(b.desc.block[1], n, desc.distributions[1].processes)
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
-    problem = Problem({"a": a, "b": b}, check_arguments, uses_library=False)
+    problem = Problem(call, {"a": a, "b": b}, check_arguments, uses_library=False)
 
-    def work() -> DistributedArray:
-        verify, before, fill = Check(problem), None, None
-        y = verify.vectors(problem.columns("b"))
+    def work(place: Place) -> DistributedArray:
+        verify, before, fill = Check(place), None, None
+        y = verify.vectors(place.facts.columns("b"))
         verify.add_operand("b", right=y)
-        are_transposes = not problem.is_alone and a.ndim == b.ndim and a.desc == b.desc.T
+        are_transposes = not place.is_alone and a.ndim == b.ndim and a.desc == b.desc.T
         if verify.active or are_transposes:
             fill, sums = verify.run(lambda: _symmetries(a, b) if are_transposes else (), _common)
             before = sums.get("b")
-        product = _product_on_one(problem) if problem.is_alone else multiply(problem, fill)
-        _require_product(problem, verify, a.shape[1], product, before, y)
+        product = multiply(place, fill) if isinstance(place, Grid) else _product_on_one(place)
+        _require_product(place, verify, a.shape[1], product, before, y)
         if not verify.active:
-            problem.run(lambda: None)
+            place.run(lambda: None)
         return product
 
     return problem.to_result(problem.attempt(work, "NumPy's matmul"))
 
 
-def _product_on_one(problem: Problem) -> DistributedArray:
+def _product_on_one(place: Place) -> DistributedArray:
     """The product of operands that this process has."""
-    left, right = problem.move("a", read_only=True), problem.move("b", read_only=True)
-    product = problem.zeros((left.shape[0], right.shape[1]))
+    left, right = place.move("a", read_only=True), place.move("b", read_only=True)
+    product = place.zeros((left.shape[0], right.shape[1]))
     pxgemm(left, right, product)
     return product
 
@@ -117,7 +115,7 @@ def _common(replies: list[tuple[str, ...]]) -> str | None:
 
 
 def _require_product(
-    problem: Problem, check: Check, inner: int, product: DistributedArray, b: Sums | None, y: NDArray[Any]
+    place: Place, check: Check, inner: int, product: DistributedArray, b: Sums | None, y: NDArray[Any]
 ) -> None:
     """Require C y = A (B y); `b` has the sums of B y, and `inner` is the number of rows of B. Collective."""
     if b is None:
@@ -125,11 +123,10 @@ def _require_product(
     check.add("c", product, right=y)
     check.add_operand("a", right=b.right)
 
-    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
+    def make_claims(sums: dict[str, Sums]) -> list[Claim | str]:
         c, scale = sums["c"], sums["a"].norm * b.norm
         if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product may be right
-            problem.warn(f"elements of the product are beyond {problem.largest}, and it is not checked")
-            return []
+            return [f"elements of the product are beyond {place.facts.largest}, and it is not checked"]
         bound = check.bound(inner, PRODUCT) * scale + check.scale(0, max(product.shape))
         return [Claim.equal("C y = A (B y)", c.right, sums["a"].right, bound)]
 
@@ -141,9 +138,7 @@ def norm(
     a: DistributedArray,
     ord: Any = ...,
     axis: None = ...,
-    *,
-    check: bool = ...,
-    layout: LayoutOption = ...,
+    **options: Unpack[WorkOptions],
 ) -> np.floating[Any]: ...
 
 
@@ -153,19 +148,13 @@ def norm(
     ord: Any = ...,
     *,
     axis: int,
-    check: bool = ...,
-    layout: LayoutOption = ...,
+    **options: Unpack[WorkOptions],
 ) -> NDArray[np.floating[Any]]: ...
 
 
 @routine
 def norm(
-    a: DistributedArray,
-    ord: Any = None,
-    axis: int | None = None,
-    *,
-    check: bool = True,
-    layout: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, ord: Any = None, axis: int | None = None, **options: Unpack[WorkOptions]
 ) -> Any:
     """A norm of a matrix or a vector, as `numpy.linalg.norm`, on every rank. Collective over the communicator of `a`.
 
@@ -179,9 +168,9 @@ def norm(
         has no least singular value.
     axis : int, optional
         0 for the norm of each column, 1 for that of each row, `ord` being a vector's.
-    check, layout
-        As for all routines of `linalg`, for norms of singular values. The others are computed from the local arrays, in
-        float64: nothing is redistributed, and no ScaLAPACK is needed.
+    **options
+        `check`, `layout`: as for all routines of `linalg`, for norms of singular values. The others are computed from
+        the local arrays, in float64: nothing is redistributed, and no ScaLAPACK is needed.
 
     Returns
     -------
@@ -208,22 +197,22 @@ def norm(
     is_matrix = isinstance(a, Distributed) and a.ndim == 2
     by_values = is_matrix and axis is None and isinstance(ord, Hashable) and ord in BY_VALUES
     needs: dict[str, Any] = {"check_finite": by_values, "uses_library": by_values, "has_layout": by_values}
-    problem = Problem({"a": a}, check_arguments, vectors=("a",), **needs)
+    problem = Problem(call, {"a": a}, check_arguments, vectors=("a",), **needs)
     real = np.zeros(0, problem.dtype).real.dtype
     value: Any
     if by_values:
         values = singular_values(problem)
-        value = np.ldexp(BY_VALUES[ord](values) if values.size else 0, problem.exponent("a"))
+        value = np.ldexp(BY_VALUES[ord](values) if values.size else 0, problem.operands.exponent("a"))
     elif a.ndim == 1 or axis is not None:
-        norms = _line_norms(problem, a, (axis or 0) % a.ndim, 2 if ord is None else ord)
+        norms = _line_norms(call, a, (axis or 0) % a.ndim, 2 if ord is None else ord)
         value = norms[0] if a.ndim == 1 else norms
     else:
-        norms = _line_norms(problem, a, ord == np.inf, 2 if NORMS[ord] == "F" else 1)
+        norms = _line_norms(call, a, ord == np.inf, 2 if NORMS[ord] == "F" else 1)
         value = _lengths(norms, 0) if NORMS[ord] == "F" else norms.max(initial=0)
     return real.type(value) if np.ndim(value) == 0 else value.astype(real)
 
 
-def _line_norms(problem: Problem, a: DistributedArray, axis: int, ord: float) -> NDArray[np.float64]:
+def _line_norms(call: RoutineCall, a: DistributedArray, axis: int, ord: float) -> NDArray[np.float64]:
     """The norm of each column, or of each row with `axis` 1, on every rank."""
     reduce, combine = LINE_NORMS[ord]
 
@@ -238,7 +227,7 @@ def _line_norms(problem: Problem, a: DistributedArray, axis: int, ord: float) ->
                 norms[over] = reduce(sizes, 0)
         return (rows if axis else columns), norms
 
-    norms: NDArray[np.float64] = problem.run(work, assemble((*a.shape, 1)[1 - axis], np.float64, combine))
+    norms: NDArray[np.float64] = call.run(work, assemble((*a.shape, 1)[1 - axis], np.float64, combine))
     return norms
 
 

@@ -18,28 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..comm.agreement import agreement
-from ..comm.group import Group, first_known
-from ..comm.mpi import MPI
+from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..errors import RedistributionError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from . import solver_rules
-from .working_layouts import one_step
+from .call import RoutineCall
+from .solver_rules import FAMILIES
 
 VARIABLE = "PYSCALAPACK_REDIST_RATES"  # a file of rates, in place of trials
 SMALLER, LARGER = 256, 512  # orders of a trial
 TIMES = 2  # each is done; the least counts
 TRIAL = "a trial of linalg's routines"
-FAMILIES = {
-    "lu": ("solve", "lu_factor", "lu_solve", "inv", "det", "slogdet"),
-    "cholesky": ("cholesky", "cho_factor", "cho_solve", "solve_triangular"),
-    "qr": ("qr", "lstsq"),
-    "eigh": ("eigh", "eigvalsh"),
-    "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),
-    "matmul": ("matmul",),
-}
-FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
 
 
 class Rates(NamedTuple):
@@ -93,15 +84,13 @@ def fitted(one: float, smaller: float, larger: float, processes: int) -> Rates:
     return Rates(large / one, 1 / (x * processes), y)
 
 
-def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[..., Any]) -> Rates:
+def measured(call: RoutineCall, family: str, routine: Callable[..., Any]) -> Rates:
     """The rates of a family by a trial. Collective over the communicator.
 
     Parameters
     ----------
-    group : Group
-        All ranks of the communicator.
-    comm : MPI.Intracomm
-        The operands' communicator.
+    call : RoutineCall
+        That needs them.
     family : str
         Key of `FAMILIES`.
     routine : callable
@@ -112,19 +101,19 @@ def measured(group: Group, comm: MPI.Intracomm, family: str, routine: Callable[.
         best = math.inf
         for _ in range(TIMES):
             operands = trial_operands(family, on)
-            with one_step(group), agreement(group, TRIAL):
+            with call.step(), agreement(call.group, TRIAL):
                 pass
             start = time.perf_counter()
             routine(*operands, layout=layout, check=False)
-            with one_step(group), agreement(group, TRIAL, combine=max) as agreed:
+            with call.step(), agreement(call.group, TRIAL, combine=max) as agreed:
                 agreed.give(time.perf_counter() - start)
             best = min(best, agreed.result)
         return best
 
-    block, sides = solver_rules.prefer("scalapack", (LARGER, LARGER), comm.Get_size())
-    grid = ProcessGrid(sides, comm)
+    block, sides = solver_rules.prefer("scalapack", (LARGER, LARGER), call.comm.Get_size())
+    grid = ProcessGrid(sides, call.comm)
     small, large = (Descriptor((n, n), block, grid) for n in (SMALLER, LARGER))
-    alone = Descriptor((LARGER, LARGER), block, ProcessGrid((1, 1), comm))
+    alone = Descriptor((LARGER, LARGER), block, ProcessGrid((1, 1), call.comm))
     return fitted(
         seconds(LARGER, alone, large), seconds(SMALLER, small, small), seconds(LARGER, large, large), grid.size
     )
@@ -151,7 +140,7 @@ def trial_operands(family: str, desc: Descriptor) -> list[DistributedArray]:
     return [filled(desc)] * (2 if family == "matmul" else 1)
 
 
-def read(group: Group) -> dict[str, Rates]:
+def read(call: RoutineCall) -> dict[str, Rates]:
     """The rates in the file that the environment names on the first rank; none without it. Collective over the group.
 
     Raises
@@ -159,8 +148,8 @@ def read(group: Group) -> dict[str, Rates]:
     RedistributionError
         The file cannot be read; CollectiveError on the other ranks.
     """
-    with one_step(group), agreement(group, "rates of linalg", combine=first_known) as agreed:
-        if group.rank == 0:
+    with call.step(), agreement(call.group, "rates of linalg", combine=first_known) as agreed:
+        if call.group.rank == 0:
             agreed.give(_read(os.environ.get(VARIABLE)))
     found: dict[str, Rates] = agreed.result
     return found

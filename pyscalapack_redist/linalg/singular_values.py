@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
+from .attempt import Problem, Work
 from .bidiagonal import (
     Triplets,
     by_divide_and_conquer,
@@ -17,13 +18,14 @@ from .bidiagonal import (
     values_by_dqds,
     values_by_rotations,
 )
+from .call import MatrixOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
-from .decompositions import SQUARES, check_any_matrix, order_claim, orthogonal_claim, product_claim, scale_by_power
-from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
-from .working_layouts import routine, shaped_like
+from .decompositions import SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
+from .operands import ShapeAndLayout, check_any_matrix, shaped_like
+from .place import Place
 
 R = TypeVar("R")
-Decompose = Callable[[Problem, DistributedArray, bool], Triplets]
+Decompose = Callable[[Place, DistributedArray, bool], Triplets]
 DRIVERS = ("gesdd", "gesvd")
 
 
@@ -45,7 +47,7 @@ class SVDResult(NamedTuple):
     Vh: DistributedArray
 
 
-class SVDOptions(RoutineOptions, total=False):
+class SVDOptions(MatrixOptions, total=False):
     """Keyword arguments of `svd`, for its overloads."""
 
     driver: Literal["gesdd", "gesvd"]
@@ -77,23 +79,20 @@ def svd(
 
 @routine
 def svd(
+    call: RoutineCall,
     a: DistributedArray,
     full_matrices: bool = True,
     compute_uv: bool = True,
     *,
     driver: Literal["gesdd", "gesvd"] = "gesdd",
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
+    **options: Unpack[MatrixOptions],
 ) -> Any:
     """Singular value decomposition, as `numpy.linalg.svd`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout
-        As for all routines of `linalg`; of m x n elements. Values without vectors are checked by the sum of their squares,
-        their order and their being finite, which is weaker.
+    a : DistributedArray
+        A matrix of m x n elements, in any layout.
     full_matrices : bool
         Whether U is of m x m and Vh of n x n; otherwise of m x min(m, n) and min(m, n) x n.
     compute_uv : bool
@@ -102,6 +101,9 @@ def svd(
         As SciPy's `lapack_driver`. "gesdd": divide and conquer, on one rank for the bidiagonal matrix; from order 26,000 on,
         and where 5 min(m, n)² real numbers are more than 64 MiB and a quarter of the least free memory, it is "gesvd". "gesvd":
         p?gesvd, which is slower; tiny singular values of graded matrices have a smaller relative error.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`: as for all routines of `linalg`. Values
+        without vectors are checked by the sum of their squares, their order and their being finite, which is weaker.
 
     Returns
     -------
@@ -115,17 +117,17 @@ def svd(
     ValueError
         `driver` is not one of these.
     """
-    problem = Problem({"a": a}, _argument_check(driver))
-    exponent = problem.exponent("a")
+    problem = Problem(call, {"a": a}, _argument_check(driver))
+    exponent = problem.operands.exponent("a")
     if not compute_uv:
         return scale_by_power(singular_values(problem, driver), exponent)
 
-    def work(decompose: Decompose) -> Triplets:
-        verify = Check(problem, scaled=True)
+    def work(place: Place, decompose: Decompose) -> Triplets:
+        verify = Check(place, scaled=True)
         y = verify.vectors(a.shape[1])
         verify.add_operand("a", right=y, exponent=exponent)
-        matrix = problem.move("a", exponent=exponent)
-        u, values, vh = decompose(problem, matrix, full_matrices)
+        matrix = place.move("a", exponent=exponent)
+        u, values, vh = decompose(place, matrix, full_matrices)
         require_triplets(verify, u, values, vh, y)
         return u, values, vh
 
@@ -139,13 +141,11 @@ def svd(
 
 @routine
 def svdvals(
+    call: RoutineCall,
     a: DistributedArray,
     *,
     driver: Literal["gesdd", "gesvd"] = "gesdd",
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
+    **options: Unpack[MatrixOptions],
 ) -> NDArray[np.floating[Any]]:
     """Singular values, as `numpy.linalg.svdvals` and `scipy.linalg.svdvals`. Collective, as `solve`.
 
@@ -153,10 +153,12 @@ def svdvals(
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout
-        As for all routines of `linalg`.
+    a : DistributedArray
+        A matrix, in any layout.
     driver : {"gesdd", "gesvd"}
         "gesdd": p?gebrd, and LAPACK's dqds on one rank; "gesvd": p?gesvd.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`: as for all routines of `linalg`.
 
     Returns
     -------
@@ -170,21 +172,21 @@ def svdvals(
     ValueError
         `driver` is not one of these.
     """
-    problem = Problem({"a": a}, _argument_check(driver))
-    return scale_by_power(singular_values(problem, driver), problem.exponent("a"))
+    problem = Problem(call, {"a": a}, _argument_check(driver))
+    return scale_by_power(singular_values(problem, driver), problem.operands.exponent("a"))
 
 
 def attempt(
     problem: Problem,
     shape: tuple[int, ...],
-    work: Callable[[Decompose], R],
+    work: Callable[[Place, Decompose], R],
     more_routines: str = "",
     driver: str = "gesdd",
 ) -> R:
-    """As `Problem.attempt`, with the way to decompose a matrix of this shape as the argument of the work. Collective."""
+    """As `Problem.attempt`, with the way to decompose a matrix of this shape as an argument of the work. Collective."""
 
-    def by(decompose: Decompose) -> Callable[[], R]:
-        return lambda: work(decompose)
+    def by(decompose: Decompose) -> Work[R]:
+        return lambda place: work(place, decompose)
 
     if driver == "gesvd" or not fits_one_rank(problem, min(shape)):
         return problem.attempt(by(by_rotations), f"gesvd{more_routines}")
@@ -195,26 +197,30 @@ def attempt(
 def singular_values(problem: Problem, driver: str = "gesdd") -> NDArray[Any]:
     """Singular values of the operand a divided by 2**exponent. Collective."""
 
-    def work(solve: Callable[[Problem, DistributedArray], NDArray[Any]]) -> NDArray[Any]:
-        verify, exponent = Check(problem, scaled=True), problem.exponent("a")
-        verify.add_operand("a", exponent=exponent)
-        matrix = problem.move("a", exponent=exponent)
-        values, size = solve(problem, matrix), max(matrix.shape)
-
-        def make_claims(sums: dict[str, Sums]) -> list[Claim]:
-            square = sums["a"].norm ** 2
-            error = np.abs((values.astype(verify.real) ** 2).sum() - square)
-            return [
-                Claim("the sum of s² is norm(A)²", error, verify.bound(size, SQUARES) * square),
-                order_claim("the singular values descend from a number that is not negative", -values, values),
-            ]
-
-        verify.require(make_claims)
-        return values
+    def by(solve: Callable[[Place, DistributedArray], NDArray[Any]]) -> Work[NDArray[Any]]:
+        return lambda place: _checked_values(place, solve)
 
     if driver == "gesvd":
-        return problem.attempt(lambda: work(values_by_rotations), "gesvd")
-    return problem.attempt(lambda: work(values_by_dqds), "gebrd", other_work=lambda: work(values_by_rotations))
+        return problem.attempt(by(values_by_rotations), "gesvd")
+    return problem.attempt(by(values_by_dqds), "gebrd", other_work=by(values_by_rotations))
+
+
+def _checked_values(place: Place, solve: Callable[[Place, DistributedArray], NDArray[Any]]) -> NDArray[Any]:
+    verify, exponent = Check(place, scaled=True), place.facts.exponent("a")
+    verify.add_operand("a", exponent=exponent)
+    matrix = place.move("a", exponent=exponent)
+    values, size = solve(place, matrix), max(matrix.shape)
+
+    def make_claims(sums: dict[str, Sums]) -> list[Claim]:
+        square = sums["a"].norm ** 2
+        error = np.abs((values.astype(verify.real) ** 2).sum() - square)
+        return [
+            Claim("the sum of s² is norm(A)²", error, verify.bound(size, SQUARES) * square),
+            order_claim("the singular values descend from a number that is not negative", -values, values),
+        ]
+
+    verify.require(make_claims)
+    return values
 
 
 def require_triplets(

@@ -11,10 +11,14 @@ Versions: ELPA 2022.11.001 and 2026.02.001.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..comm.mpi import MPI
+from ..errors import DescriptorError, shown
+from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid, checked_communicator
 from ..scalapack.matrix_operands import (
     block_obstacle,
     gesvd_obstacle,
@@ -31,6 +35,17 @@ LU = ("solve", "lu_factor", "lu_solve")
 TRIANGULAR = ("solve_triangular",)
 OF_SQUARE_MATRICES = {*EIGEN, *CHOLESKY, *LU, *TRIANGULAR, "inv"}
 ELEMENTS = 256 * 256
+LEAST_BLOCK, MOST_BLOCK = 16, 256
+LIMIT = 2**31
+FAMILIES = {
+    "lu": ("solve", "lu_factor", "lu_solve", "inv", "det", "slogdet"),
+    "cholesky": ("cholesky", "cho_factor", "cho_solve", "solve_triangular"),
+    "qr": ("qr", "lstsq"),
+    "eigh": ("eigh", "eigvalsh"),
+    "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),
+    "matmul": ("matmul",),
+}
+FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
 
 
 class Condition(NamedTuple):
@@ -169,3 +184,151 @@ def prefer(library: str, shape: tuple[int, int], available: int) -> tuple[int, t
         limits = [(size - 1) // (side - 1) for size, side in zip(shape, sides, strict=True) if side > 1]
         block = 1 << max(2, min([block, *limits])).bit_length() - 1
     return block, sides
+
+
+def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: str = "scalapack") -> Descriptor:
+    """The layout of a grid that a routine of `linalg` works in, if no operand has one that fits. Not collective.
+
+    Beside it, a routine may work on one process, where that is predicted to take less time (docs/linalg.md).
+
+    `matmul` works on a grid of its own choice, by the layouts of its operands.
+
+    The rule is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
+    side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
+    such processes isqrt(P) by P // isqrt(P). If a process had no block, blocks are smaller.
+
+    For ELPA the layout passes `check_layout`, and blocks are a power of two. It wants a communicator of the grid's ranks alone,
+    in their order.
+
+    Parameters
+    ----------
+    name : str
+        Of the routine: "solve", "eigh", ...
+    shape : (int, int)
+        Of its first operand; for "matmul" of the product.
+    comm : MPI.Intracomm
+        The operands' communicator.
+    library : {"scalapack", "elpa"}
+        That computes. `linalg` itself calls ScaLAPACK.
+
+    Raises
+    ------
+    ValueError
+        There is no such routine or library, or the library does not have the routine.
+    DescriptorError
+        The shape is not of a matrix, or of one that the library does not take.
+    """
+    _check_names(library, name)
+    if not hasattr(shape, "__len__") or len(shape) != 2:
+        raise DescriptorError(f"shape = {shown(shape)} must be that of a matrix: two numbers")
+    m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
+    if checked_communicator(comm) is None:
+        raise DescriptorError(
+            "comm = None: layout_for needs the operands' communicator, whose size decides on the grid"
+        )
+    block, sides = prefer(library, (m, n), comm.Get_size())
+    desc = Descriptor((m, n), block, ProcessGrid(sides, comm))
+    if library != "scalapack":
+        check_layout(desc, library, name)
+    return desc
+
+
+def check_layout(desc: Descriptor, library: str, name: str | None = None) -> None:
+    """Check that a layout follows the rules of a library. Not collective.
+
+    Parameters
+    ----------
+    desc : Descriptor
+        The layout of the first operand.
+    library : {"scalapack", "elpa"}
+        That is to compute. It need not be installed, but for "scalapack", whose rules depend on its vendor.
+    name : str, optional
+        Of the routine: "solve", "eigh", ... None: the rules for all routines that the library has.
+
+    Raises
+    ------
+    ValueError
+        There is no such routine or library, or the library does not have the routine.
+    DescriptorError
+        The layout breaks a rule, which the message names, with its source.
+    """
+    _check_names(library, name)
+    if not isinstance(desc, Descriptor):
+        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
+    broken = find_broken_rule(library, desc, name)
+    if broken is None:
+        return
+    (condition, source, routines), obstacle = broken
+    title = SOLVERS[library].title
+    purpose = f" for {', '.join(routines)}" if routines else ""
+    raise DescriptorError(
+        f"desc = {desc!r} is {obstacle}, and {title} needs {condition.name}{purpose}: {condition.remedy}, or take "
+        f"linalg.layout_for(..., library={library!r}). The rule is from {source}"
+    )
+
+
+def _check_names(library: str, name: str | None) -> None:
+    """Refuse unknown libraries and routines."""
+    if library not in SOLVERS:
+        raise ValueError(f"library = {library!r} must be one of {', '.join(SOLVERS)}")
+    title, _, routines, *_ = SOLVERS[library]
+    if name is not None and name not in FAMILY:
+        raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(sorted(FAMILY))}")
+    if name is not None and routines is not None and name not in routines:
+        raise ValueError(f"name = {name!r} is no routine of {title}, which has {', '.join(sorted(routines))}")
+
+
+def _unfit(name: str, desc: Descriptor) -> str | None:
+    """Why a layout does not fit a routine; None if it does."""
+    if desc.grid.size == 1 and desc.ndim == 2 and desc.parent is None:  # LAPACK takes it
+        return None
+    broken = find_broken_rule("scalapack", desc, name)
+    return broken and broken[1]
+
+
+def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
+    """Raise an error if a layout to work in does not fit."""
+    if desc.shape != shape:
+        raise DescriptorError(f"layout has shape {desc.shape}: it must have {shape}, that of the matrix")
+    wrong = _unfit(name, desc)
+    if wrong is not None:
+        raise DescriptorError(
+            f"layout = {desc!r} is {wrong}: {name} needs square blocks from process (0, 0) on; "
+            f"linalg.layout_for({name!r}, {shape}, comm) has one that fits"
+        )
+    check_counts(desc)
+
+
+def is_good_layout(name: str, desc: Descriptor, library: str = "scalapack") -> bool:
+    """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow.
+
+    On one process there is no use for blocks, which may be irregular there.
+    """
+    if library != "scalapack" and find_broken_rule(library, desc, name) is not None:
+        return False
+    if _unfit(name, desc) is not None:
+        return False
+    return desc.grid.size == 1 or max(desc.shape) <= MOST_BLOCK or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK
+
+
+def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descriptor:
+    """A layout for a second attempt: on half as many processes, in smaller blocks; after one process on two, if any."""
+    few = max(1, desc.grid.size // 2) if desc.grid.size > 1 else min(2, comm.Get_size())
+    for processes in (few, 1):
+        rows = math.isqrt(processes)
+        grid = ProcessGrid((rows, processes // rows), comm)
+        for block in (48, 32, 16, 8, 4, 2, 1):
+            other = Descriptor(desc.shape, block, grid)
+            if block != desc.block[0] and 2 * block <= max(2, *desc.shape) and _unfit(name, other) is None:
+                return other
+    return Descriptor(desc.shape, 1, grid)
+
+
+def check_counts(desc: Descriptor) -> None:
+    """Raise an error if ScaLAPACK cannot count the elements of a process in 32 bits."""
+    rows, columns = desc.local_shape_of((0, 0))
+    if max(desc.shape) >= LIMIT or max(1, rows) * columns >= LIMIT:
+        raise DescriptorError(
+            f"an array of {desc.shape[0]} x {desc.shape[1]} would have {rows} x {columns} elements on one process, and "
+            "ScaLAPACK counts in 32 bits: fewer than 2^31 are possible; use more processes, or layout= with a larger grid"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +13,26 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..scalapack.calls import NotFiniteError, SingularError
 from ..scalapack.scaling import times_power
+from .attempt import Problem, assemble
+from .call import (
+    FactorOptions,
+    PairOptions,
+    ResultOptions,
+    RoutineCall,
+    SidesOptions,
+    WrongResultError,
+    routine,
+)
 from .check import NOT_SCALED, Check, Claim, Sums
 from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements, times_powers
-from .problem import LayoutOption, Problem, ShapeAndLayout, WrongResultError, assemble
-from .working_layouts import check_rows, routine, shaped_like
+from .operands import ShapeAndLayout, check_rows, check_square_matrix, shaped_like
+from .place import Place
 
 R = TypeVar("R")
 # Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
 TRANS: dict[int | str, str] = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
-
-
-def check_square_matrix(a: DistributedArray) -> ShapeAndLayout:
-    if a.shape[0] != a.shape[1]:
-        raise ArrayError(f"a has shape {a.shape}: it must be square")
-    return a.shape, shaped_like(a.desc, a.shape)
 
 
 def _check_system(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
@@ -39,15 +43,7 @@ def _check_system(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
 
 @routine
 def solve(
-    a: DistributedArray,
-    b: DistributedArray,
-    *,
-    overwrite_a: bool = False,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, b: DistributedArray, **options: Unpack[PairOptions]
 ) -> DistributedArray:
     """Solve A X = B by LU factorisation, as `numpy.linalg.solve`. Collective over the communicator of the operands.
 
@@ -57,8 +53,9 @@ def solve(
         A square matrix, in any layout.
     b : DistributedArray
         Right-hand sides: a matrix, or a vector of one dimension.
-    overwrite_a, overwrite_b, check_finite, check, layout, like
-        As for all routines of `linalg`; by default X is in the layout of `b`.
+    **options
+        `overwrite_a`, `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`; by
+        default X is in the layout of `b`.
 
     Returns
     -------
@@ -70,14 +67,14 @@ def solve(
     numpy.linalg.LinAlgError
         The matrix is singular; says which pivot is zero.
     """
-    problem = Problem({"a": a, "b": b}, _check_system)
+    problem = Problem(call, {"a": a, "b": b}, _check_system)
 
-    def work(scales: Scales) -> DistributedArray:
-        verify = Check(problem)
+    def work(place: Place, scales: Scales) -> DistributedArray:
+        verify = Check(place)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", left=y, exponent=scales.matrix)
         verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
-        matrix, sides = problem.move("a", exponent=scales.matrix), moved_sides(problem, scales.sides)
+        matrix, sides = place.move("a", exponent=scales.matrix), moved_sides(place, scales.sides)
         _, before = verify.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
         require_system(verify, sides, before, matrix)
         return sides
@@ -92,84 +89,87 @@ class Scales(NamedTuple):
     sides: NDArray[np.int64] = NOT_SCALED
 
 
+ScaledWork = Callable[[Place, Scales], R]
+
+
 def attempt_in_range(
-    problem: Problem, work: Callable[[Scales], DistributedArray], routine_names: str, *, scales_matrix: bool = False
+    problem: Problem, work: ScaledWork[DistributedArray], routine_names: str, *, scales_matrix: bool = False
 ) -> DistributedArray:
     """As `Problem.attempt`, of work that computes inv(A) B for the scaled operands, or inv(A) for one alone. Collective.
 
     Elements of the result that overflow are infs.
     """
 
-    def attempted() -> DistributedArray:
-        solution, scales = _in_range(problem, work, scales_matrix)
+    def attempted(place: Place) -> DistributedArray:
+        solution, scales = _in_range(place, work, scales_matrix)
         exponents = np.full(solution.shape[1], -scales.matrix)
         exponents[: scales.sides.size] += scales.sides
-        scale_back(problem, solution, exponents)
+        scale_back(place, solution, exponents)
         return solution
 
     return problem.attempt(attempted, routine_names)
 
 
-def _in_range(problem: Problem, work: Callable[[Scales], R], scales_matrix: bool) -> tuple[R, Scales]:
+def _in_range(place: Place, work: ScaledWork[R], scales_matrix: bool) -> tuple[R, Scales]:
     """The result of work, for operands as they are; and how they are scaled where that is refused and they are far from 1.
 
     Numbers on the way to the result may overflow then. Collective inside `Problem.attempt`.
     """
     try:
-        return work(Scales()), Scales()
+        return work(place, Scales()), Scales()
     except (NotFiniteError, WrongResultError):
-        scales = _scales(problem, scales_matrix)
-        if scales is None or problem.has_overwritten():
+        scales = _scales(place, scales_matrix)
+        if scales is None or place.has_overwritten():
             raise
-    return work(scales), scales
+    return work(place, scales), scales
 
 
-def _scales(problem: Problem, scales_matrix: bool) -> Scales | None:
+def _scales(place: Place, scales_matrix: bool) -> Scales | None:
     """Powers that bring A to 1, and large columns of B to 1 or A's size; None if they are not far from 1. Collective."""
-    a, b = (*problem.magnitudes.values(), 1.0)[:2]
-    far = 2.0 ** (np.finfo(problem.dtype).maxexp / 2)
+    a, b = (*place.facts.magnitudes.values(), 1.0)[:2]
+    far = 2.0 ** (np.finfo(place.dtype).maxexp / 2)
     if not a or (1 / far < a < far and b < far):
         return None
     exponent = math.frexp(a)[1]
-    if "b" not in problem.operands:
+    if "b" not in place.operands:
         return Scales(exponent)
-    exponents = column_exponents(problem) - (0 if scales_matrix else min(0, exponent))
+    exponents = column_exponents(place) - (0 if scales_matrix else min(0, exponent))
     return Scales(exponent if scales_matrix else 0, np.maximum(exponents, 0))
 
 
-def column_exponents(problem: Problem) -> NDArray[np.int64]:
+def column_exponents(place: Place) -> NDArray[np.int64]:
     """For each right-hand side the exponent of the power of 2 above its largest absolute value. Collective."""
 
     def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
-        _, columns, local = local_elements(problem.operands["b"])
+        _, columns, local = local_elements(place.operands["b"])
         return columns, np.abs(local).max(axis=0, initial=0)
 
-    sizes = problem.run(largest, assemble(problem.columns("b"), np.float64, np.maximum))
+    sizes = place.run(largest, assemble(place.facts.columns("b"), np.float64, np.maximum))
     return np.frexp(sizes)[1].astype(np.int64)  # type: ignore[no-any-return]
 
 
-def moved_sides(problem: Problem, exponents: NDArray[np.int64]) -> DistributedArray:
+def moved_sides(place: Place, exponents: NDArray[np.int64]) -> DistributedArray:
     """The right-hand sides in the layout of the call, each divided by its power of 2."""
-    sides = problem.move("b")
-    scale_columns(problem, sides, -exponents)
+    sides = place.move("b")
+    scale_columns(place, sides, -exponents)
     return sides
 
 
-def scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
+def scale_columns(place: Place, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
     """Multiply columns, from the first on, each by a power of 2."""
-    with problem.collect_errors():
+    with place.collect_errors():
         _, columns, local = local_elements(sides)
         for column, exponent in enumerate(exponents[columns[columns < exponents.size]].tolist()):
             times_power(local[:, column], exponent)
 
 
-def scale_back(problem: Problem, result: DistributedArray, exponents: NDArray[np.int64]) -> None:
+def scale_back(place: Place, result: DistributedArray, exponents: NDArray[np.int64]) -> None:
     """Multiply columns of a finite result by powers of 2, and warn of elements that become infs. Collective."""
-    scale_columns(problem, result, exponents)
+    scale_columns(place, result, exponents)
     if exponents.max(initial=0) > 0:
-        infinite = problem.run(lambda: int(np.count_nonzero(~np.isfinite(local_elements(result)[2]))), sum)
+        infinite = place.run(lambda: int(np.count_nonzero(~np.isfinite(local_elements(result)[2]))), sum)
         if infinite:
-            problem.warn(f"{infinite} elements of the result are beyond {problem.largest}, and infs")
+            place.call.warn(f"{infinite} elements of the result are beyond {place.facts.largest}, and infs")
 
 
 def require_system(
@@ -197,12 +197,12 @@ class _LUFactors(NamedTuple):
     exchanges: NDArray[np.intp]
 
 
-def _factor_lu(problem: Problem, scales: Scales = Scales()) -> _LUFactors:  # noqa: B008 - a constant
+def _factor_lu(place: Place, scales: Scales = Scales()) -> _LUFactors:  # noqa: B008 - a constant
     """Factor the operand a: P L (U y) = A y."""
-    check = Check(problem)
-    y = check.vectors(problem.operands["a"].shape[0])
+    check = Check(place)
+    y = check.vectors(place.operands["a"].shape[0])
     check.add_operand("a", right=y, exponent=scales.matrix)
-    matrix = problem.move("a", exponent=scales.matrix)
+    matrix = place.move("a", exponent=scales.matrix)
     pivots: NDArray[np.intc] | None = None
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -234,20 +234,16 @@ def row_order(exchanges: NDArray[np.intp]) -> list[int]:
 
 @routine
 def lu_factor(
-    a: DistributedArray,
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]
 ) -> tuple[DistributedArray, NDArray[np.intp]]:
     """LU factorisation with row exchanges, as `scipy.linalg.lu_factor`. Collective over the communicator of `a`.
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout, like
-        As for all routines of `linalg`.
+    a : DistributedArray
+        A matrix, in any layout.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`.
 
     Returns
     -------
@@ -261,22 +257,18 @@ def lu_factor(
     numpy.linalg.LinAlgError
         The matrix is singular; SciPy only warns.
     """
-    problem = Problem({"a": a}, check_square_matrix)
-    factors = problem.attempt(lambda: _factor_lu(problem), "getrf")
+    problem = Problem(call, {"a": a}, check_square_matrix)
+    factors = problem.attempt(_factor_lu, "getrf")
     return problem.to_result(factors.matrix), factors.exchanges
 
 
 @routine
 def lu_solve(
+    call: RoutineCall,
     lu_and_piv: tuple[DistributedArray, NDArray[Any]],
     b: DistributedArray,
     trans: int = 0,
-    *,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    **options: Unpack[SidesOptions],
 ) -> DistributedArray:
     """Solve A X = B with the result of `lu_factor`, as `scipy.linalg.lu_solve`. Collective over their communicator.
 
@@ -286,8 +278,11 @@ def lu_solve(
         Result of `lu_factor`; not changed.
     trans : {0, 1, 2}
         Solve with A, its transpose or its conjugate transpose.
-    b, overwrite_b, check_finite, check, layout, like
-        As for `solve`; the result is checked against the factors.
+    b : DistributedArray
+        Right-hand sides: a matrix, or a vector of one dimension.
+    **options
+        `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for `solve`; the result is checked against the
+        factors.
 
     Raises
     ------
@@ -306,10 +301,10 @@ def lu_solve(
             raise ArrayError(f"piv has {piv.min()} to {piv.max()}: it must have rows, 0 to {n - 1}")
         return _check_system(lu, b)
 
-    problem = Problem({"lu": lu, "b": b}, check_arguments, piv=piv)
+    problem = Problem(call, {"lu": lu, "b": b}, check_arguments, piv=piv)
 
-    def work(scales: Scales) -> DistributedArray:
-        verify = Check(problem)
+    def work(place: Place, scales: Scales) -> DistributedArray:
+        verify = Check(place)
         y = verify.vectors(lu.shape[0])
         verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
         before: dict[str, Sums] = {}
@@ -317,15 +312,15 @@ def lu_solve(
             order = row_order(piv)
             first, then = ("U", "l") if trans else ("l", "U")
             side, x = ("right", y.conj() if trans == 1 else y) if trans else ("left", y[order])
-            verify.add("first", problem.operands["lu"], **{side: x}, part=first)  # type: ignore[arg-type]
+            verify.add("first", place.operands["lu"], **{side: x}, part=first)  # type: ignore[arg-type]
             sums = verify.sums()
-            verify.add("then", problem.operands["lu"], **{side: sums["first"].product}, part=then)
+            verify.add("then", place.operands["lu"], **{side: sums["first"].product}, part=then)
             product = verify.sums()["then"].product
             if trans:
                 product = product[np.argsort(order)]
             norm = np.sqrt((np.abs(product) ** 2).mean(axis=1).sum())
             before = {"b": sums["b"], "a": Sums(left=product.conj() if trans == 1 else product, norm=norm)}
-        matrix, sides = problem.move("lu", read_only=True), moved_sides(problem, scales.sides)
+        matrix, sides = place.move("lu", read_only=True), moved_sides(place, scales.sides)
 
         def solved() -> None:
             desc = matrix.desc
@@ -333,7 +328,7 @@ def lu_solve(
             pivots[: desc.local_shape[0]] = piv[desc.global_indices(0)] + 1
             pxgetrs(matrix, pivots, sides, "NTC"[trans])
 
-        problem.run(solved)
+        place.run(solved)
         require_system(verify, sides, before, matrix)
         return sides
 
@@ -365,42 +360,40 @@ def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
 
 @routine
 def cholesky(
-    a: DistributedArray,
-    lower: bool = True,
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, lower: bool = True, **options: Unpack[ResultOptions]
 ) -> DistributedArray:
     """Cholesky factor of a Hermitian positive definite matrix, as `numpy.linalg.cholesky`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, check_finite, check, layout, like
-        As for all routines of `linalg`; only one triangle is read.
+    a : DistributedArray
+        A matrix, in any layout.
     lower : bool
         By default the lower triangle is read, and A = L L^H; with False the upper one, and A = U^H U, which is the default
         of `scipy.linalg.cholesky` and of `cho_factor`.
+    **options
+        `overwrite_a`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`; only one triangle
+        is read.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         The matrix is not positive definite; says which leading minor.
     """
-    return _cholesky(a, lower, lambda factor: clear_outside(local_elements(factor), "L" if lower else "U"))
+    return _cholesky(call, a, lower, lambda factor: clear_outside(local_elements(factor), "L" if lower else "U"))
 
 
-def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray], object]) -> DistributedArray:
+def _cholesky(
+    call: RoutineCall, a: DistributedArray, lower: bool, then: Callable[[DistributedArray], object]
+) -> DistributedArray:
     """The factor in one triangle; `then` is called with it after p?potrf."""
-    problem = Problem({"a": a}, check_square_matrix, parts=lambda: {"a": hermitian_part(lower)})
+    problem = Problem(call, {"a": a}, check_square_matrix, parts=lambda: {"a": hermitian_part(lower)})
 
-    def work() -> DistributedArray:
-        verify = Check(problem)
+    def work(place: Place) -> DistributedArray:
+        verify = Check(place)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", right=y)
-        matrix = problem.move("a")
+        matrix = place.move("a")
 
         def factored() -> None:
             pxpotrf(matrix, "L" if lower else "U")
@@ -415,14 +408,7 @@ def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray
 
 @routine
 def cho_factor(
-    a: DistributedArray,
-    lower: bool = False,
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, a: DistributedArray, lower: bool = False, **options: Unpack[ResultOptions]
 ) -> tuple[DistributedArray, bool]:
     """Cholesky factor for `cho_solve`, as `scipy.linalg.cho_factor`. Collective, as `solve`.
 
@@ -435,19 +421,12 @@ def cho_factor(
     lower : bool
         Which triangle has the factor.
     """
-    return _cholesky(a, lower, lambda factor: None), bool(lower)
+    return _cholesky(call, a, lower, lambda factor: None), bool(lower)
 
 
 @routine
 def cho_solve(
-    c_and_lower: tuple[DistributedArray, bool],
-    b: DistributedArray,
-    *,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    call: RoutineCall, c_and_lower: tuple[DistributedArray, bool], b: DistributedArray, **options: Unpack[SidesOptions]
 ) -> DistributedArray:
     """Solve A X = B with the result of `cho_factor`, as `scipy.linalg.cho_solve`. Collective, as `solve`.
 
@@ -455,26 +434,29 @@ def cho_solve(
     ----------
     c_and_lower : tuple
         Result of `cho_factor`, or (result of `cholesky`, lower); not changed.
-    b, overwrite_b, check_finite, check, layout, like
-        As for `solve`; the result is checked against the factor.
+    b : DistributedArray
+        Right-hand sides: a matrix, or a vector of one dimension.
+    **options
+        `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for `solve`; the result is checked against the
+        factor.
     """
     c, lower = _unpack_pair("c_and_lower", c_and_lower)
     part = "L" if lower else "U"
-    problem = Problem({"c": c, "b": b}, _check_system, parts=lambda: {"c": part}, lower=bool(lower))
+    problem = Problem(call, {"c": c, "b": b}, _check_system, parts=lambda: {"c": part}, lower=bool(lower))
 
-    def work(scales: Scales) -> DistributedArray:
-        verify = Check(problem)
+    def work(place: Place, scales: Scales) -> DistributedArray:
+        verify = Check(place)
         y = verify.vectors(c.shape[0])
         verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
         before: dict[str, Sums] = {}
         if verify.active:
-            verify.add_factor("first", problem.operands["c"], lower, y, adjoint=True, norm=True)
+            verify.add_factor("first", place.operands["c"], lower, y, adjoint=True, norm=True)
             sums = verify.sums()
-            verify.add_factor("then", problem.operands["c"], lower, sums["first"].product)
+            verify.add_factor("then", place.operands["c"], lower, sums["first"].product)
             norm = sums["first"].norm ** 2
             before = {"b": sums["b"], "a": Sums(left=verify.sums()["then"].product, norm=norm)}
-        matrix, sides = problem.move("c", read_only=True), moved_sides(problem, scales.sides)
-        problem.run(lambda: pxpotrs(matrix, sides, part))
+        matrix, sides = place.move("c", read_only=True), moved_sides(place, scales.sides)
+        place.run(lambda: pxpotrs(matrix, sides, part))
         require_system(verify, sides, before)
         return sides
 
@@ -483,16 +465,12 @@ def cho_solve(
 
 @routine
 def solve_triangular(
+    call: RoutineCall,
     a: DistributedArray,
     b: DistributedArray,
     trans: int | str = 0,
     lower: bool = False,
-    *,
-    overwrite_b: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
+    **options: Unpack[SidesOptions],
 ) -> DistributedArray:
     """Solve A X = B with a triangular matrix, as `scipy.linalg.solve_triangular`. Collective, as `solve`.
 
@@ -504,8 +482,10 @@ def solve_triangular(
         Solve with A, its transpose or its conjugate transpose.
     lower : bool
         Whether A is the lower triangle; by default the upper one.
-    b, overwrite_b, check_finite, check, layout, like
-        As for `solve`.
+    b : DistributedArray
+        Right-hand sides: a matrix, or a vector of one dimension.
+    **options
+        `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for `solve`.
 
     Raises
     ------
@@ -521,7 +501,7 @@ def solve_triangular(
             raise ValueError(f"trans = {trans!r} must be 0, 1 or 2, or 'N', 'T' or 'C'")
         return _check_system(a, b)
 
-    problem = Problem({"a": a, "b": b}, check_arguments, parts=lambda: {"a": part}, lower=bool(lower))
+    problem = Problem(call, {"a": a, "b": b}, check_arguments, parts=lambda: {"a": part}, lower=bool(lower))
     letter = TRANS[trans]
 
     def first_zero(matrix: DistributedArray) -> int:
@@ -529,17 +509,17 @@ def solve_triangular(
         indices, down, across = diagonal_elements(rows, columns)
         return int(indices[local[down, across] == 0].min(initial=a.shape[0]))
 
-    def work(scales: Scales) -> DistributedArray:
-        verify = Check(problem)
+    def work(place: Place, scales: Scales) -> DistributedArray:
+        verify = Check(place)
         y = verify.vectors(a.shape[0])
         x = y.conj() if letter == "T" else y  # A^T is the conjugate of A^H
         verify.add_operand("a", *((None, x) if letter == "N" else (x, None)))
         verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
-        matrix, sides = problem.move("a", read_only=True), moved_sides(problem, scales.sides)
+        matrix, sides = place.move("a", read_only=True), moved_sides(place, scales.sides)
         zero, before = verify.run(lambda: first_zero(matrix), min)
         if zero < a.shape[0]:
             raise SingularError(f"the matrix is singular: element {zero + 1} (counted from 1) of its diagonal is zero")
-        problem.run(lambda: pxtrsm(matrix, sides, part, letter))
+        place.run(lambda: pxtrsm(matrix, sides, part, letter))
         if verify.active:
             product = before["a"].product
             before["a"] = Sums(left=product.conj() if letter == "T" else product, norm=before["a"].norm)
@@ -550,27 +530,19 @@ def solve_triangular(
 
 
 @routine
-def inv(
-    a: DistributedArray,
-    *,
-    overwrite_a: bool = False,
-    check_finite: bool = True,
-    check: bool = True,
-    layout: LayoutOption = None,
-    like: LayoutOption = None,
-) -> DistributedArray:
+def inv(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
 
     Parameters and errors are those of `solve`; by default the result is in the layout of `a`. If the norms of A and of
     its inverse multiply to 1 / eps or more, the check says nothing.
     """
-    problem = Problem({"a": a}, check_square_matrix)
+    problem = Problem(call, {"a": a}, check_square_matrix)
 
-    def work(scales: Scales) -> DistributedArray:
-        verify = Check(problem)
+    def work(place: Place, scales: Scales) -> DistributedArray:
+        verify = Check(place)
         y = verify.vectors(a.shape[0])
         verify.add_operand("a", right=y, exponent=scales.matrix)
-        matrix = problem.move("a", exponent=scales.matrix)
+        matrix = place.move("a", exponent=scales.matrix)
         _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
         if verify.active:
             verify.add("x", matrix, right=before["a"].product)
@@ -602,15 +574,16 @@ class SlogdetResult(NamedTuple):
 
 
 @routine
-def slogdet(
-    a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: LayoutOption = None
-) -> SlogdetResult:
+def slogdet(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOptions]) -> SlogdetResult:
     """Sign and logarithm of the determinant, as `numpy.linalg.slogdet`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, check, layout
-        As for all routines of `linalg`; infs and NaNs are accepted, as by NumPy, and their factors are not checked.
+    a : DistributedArray
+        A matrix, in any layout.
+    **options
+        `overwrite_a`, `check`, `layout`: as for all routines of `linalg`; infs and NaNs are accepted, as by NumPy,
+        and their factors are not checked.
 
     Returns
     -------
@@ -622,33 +595,31 @@ def slogdet(
     numpy.linalg.LinAlgError
         Numbers of the factors overflow.
     """
-    return _slogdet(a)
+    return _slogdet(call, a)
 
 
 @routine
-def det(
-    a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: LayoutOption = None
-) -> np.inexact[Any]:
+def det(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOptions]) -> np.inexact[Any]:
     """Determinant, as `numpy.linalg.det`, on every rank. Collective, as `solve`.
 
     Parameters and errors are those of `slogdet`.
     """
-    sign, logarithm = _slogdet(a)
+    sign, logarithm = _slogdet(call, a)
     determinant: np.inexact[Any] = sign * np.exp(logarithm)
     return determinant
 
 
-def _slogdet(a: DistributedArray) -> SlogdetResult:
-    problem = Problem({"a": a}, check_square_matrix)
+def _slogdet(call: RoutineCall, a: DistributedArray) -> SlogdetResult:
+    problem = Problem(call, {"a": a}, check_square_matrix)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
     try:
         factors, scales = problem.attempt(
-            lambda: _in_range(problem, lambda scales: _factor_lu(problem, scales), True), "getrf"
+            lambda place: _in_range(place, _factor_lu, True), "getrf"
         )
     except SingularError:
         return SlogdetResult(number(0), real(-np.inf))
     except np.linalg.LinAlgError:
-        if math.isfinite(problem.magnitudes["a"]):
+        if math.isfinite(problem.operands.magnitudes["a"]):
             raise
         return SlogdetResult(number(np.nan), real(np.nan))
     matrix, pivots, _ = factors
@@ -662,7 +633,7 @@ def _slogdet(a: DistributedArray) -> SlogdetResult:
         signs, logarithms = _signs_and_logarithms(diagonal)
         return (-1) ** int(exchanges) * np.prod(signs), np.sum(logarithms)
 
-    parts = problem.run(work, lambda replies: [part for part in replies if part is not None])
+    parts = call.run(work, lambda replies: [part for part in replies if part is not None])
     logarithm = sum([size for _, size in parts]) + a.shape[0] * scales.matrix * math.log(2)
     return SlogdetResult(number(np.prod([sign for sign, _ in parts])), real(logarithm))
 

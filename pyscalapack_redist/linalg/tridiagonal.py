@@ -22,7 +22,7 @@ from ..scalapack.calls import ConvergenceError
 from .check import length
 from .lapack import pxormtr, pxstedc, pxsytrd
 from .lapack_functions import lapack_function
-from .problem import Problem
+from .place import Place
 from .random_vectors import gaussian
 
 FEW = 0.15  # of the vectors: up to so many dstemr takes less time than p?stedc, on 2 and 4 ranks at orders 1024 to 4096
@@ -108,9 +108,9 @@ class TridiagonalForm:
     _parts: Tridiagonal
     _vectors: NDArray[Any] | None = None  # of T, on the first rank
 
-    def __init__(self, problem: Problem, matrix: DistributedArray) -> None:
-        self._problem, self._matrix = problem, matrix
-        self._real = np.zeros(0, problem.dtype).real.dtype
+    def __init__(self, place: Place, matrix: DistributedArray) -> None:
+        self._place, self._matrix = place, matrix
+        self._real = np.zeros(0, place.dtype).real.dtype
 
     def reduce(self, uplo: str) -> tuple[int, Numbers | None]:
         """This rank's free memory, and its part of T. Collective inside `Problem.run`."""
@@ -138,7 +138,7 @@ class TridiagonalForm:
         n = self._diagonal.size
 
         def on_first_rank() -> tuple[Spectrum, bool] | None:
-            if not self._problem.is_first_rank:
+            if not self._place.is_first_rank:
                 return None
             diagonal, off_diagonal = self._diagonal, self._off_diagonal
             if not (np.isfinite(diagonal).all() and np.isfinite(off_diagonal).all()):
@@ -153,36 +153,36 @@ class TridiagonalForm:
             return Spectrum(values, first, last), self._vectors is not None
 
         spectrum: Spectrum
-        spectrum, self._on_first_rank = self._problem.run(on_first_rank)
+        spectrum, self._on_first_rank = self._place.run(on_first_rank)
         return spectrum
 
     def vectors(self, spectrum: Spectrum) -> DistributedArray:
         """The asked eigenvectors of A, in the layout of the call. Collective."""
-        problem, n, (_, first, last) = self._problem, self._matrix.shape[0], spectrum
+        place, n, (_, first, last) = self._place, self._matrix.shape[0], spectrum
         shape = n, last - first
         if first == last:
-            return problem.zeros(shape)
+            return place.zeros(shape)
         if self._on_first_rank:
-            of_t = problem.from_first_rank("vectors", self._vectors, shape, self._real)
+            of_t = place.from_first_rank("vectors", self._vectors, shape, self._real)
         else:
             of_t = self._vectors_by_scalapack(first, last)
         local: NDArray[Any] | None = of_t.local
-        with problem.collect_errors():
+        with place.collect_errors():
             if local is not None:
-                local = np.asfortranarray(local, problem.dtype)
-        vectors = DistributedArray._from_result(of_t.desc, local, problem.dtype)
-        reflectors = DistributedArray._from_result(self._matrix.desc, self._parts.reflectors, problem.dtype)
-        problem.run(lambda: pxormtr(reflectors, self._parts.tau, vectors, self._triangle))
+                local = np.asfortranarray(local, place.dtype)
+        vectors = DistributedArray._from_result(of_t.desc, local, place.dtype)
+        reflectors = DistributedArray._from_result(self._matrix.desc, self._parts.reflectors, place.dtype)
+        place.run(lambda: pxormtr(reflectors, self._parts.tau, vectors, self._triangle))
         return vectors
 
     def _vectors_by_scalapack(self, first: int, last: int) -> DistributedArray:
         """Some eigenvectors of T, by p?stedc, which computes all. Collective."""
-        problem, desc, local = self._problem, self._matrix.desc, None
-        with problem.collect_errors():
+        place, desc, local = self._place, self._matrix.desc, None
+        with place.collect_errors():
             local = desc.zeros(self._real) if desc.coords is not None else None
         whole = DistributedArray._from_result(desc, local, self._real)
         diagonals = self._diagonal.astype(self._real), self._off_diagonal.astype(self._real)
-        problem.run(lambda: pxstedc(whole, *diagonals))
+        place.run(lambda: pxstedc(whole, *diagonals))
         if (first, last) == (0, desc.shape[0]):
             return whole
-        return problem.columns_of("vectors", whole, first, last)
+        return place.columns_of("vectors", whole, first, last)

@@ -24,7 +24,7 @@ from pyscalapack_redist.comm.groups import MPIGroup
 from pyscalapack_redist.comm.progress import hold_interrupts
 from pyscalapack_redist.comm.waiting import Waiting
 from pyscalapack_redist.linalg.check import Check
-from pyscalapack_redist.linalg.problem import WrongResultError
+from pyscalapack_redist.linalg.call import WrongResultError
 
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 BAD = min(1, SIZE - 1)
@@ -164,14 +164,14 @@ THRESHOLDS: dict[str, Any] = {
     "linalg.bidiagonal.SLENDER": 1.0,
     "linalg.cache.MOST_PLANS": 1,
     "linalg.check.SMALL_PANEL": 1,
-    "linalg.choice.SURE": 0,
+    "linalg.place.SURE": 0,
     "linalg.eigenproblems.PART_ON_ONE": 1,
     "linalg.matrix_parts.MODERATE": 2,
     "linalg.multiplication.COLUMNS": 2,
-    "linalg.problem.CONSUMED": 1,
-    "linalg.problem.EAGER": 1,
-    "linalg.problem.LONG": 2,
-    "linalg.problem.THREADED": 2,
+    "linalg.operands.CONSUMED": 1,
+    "linalg.operands.EAGER": 1,
+    "linalg.attempt.LONG": 2,
+    "linalg.attempt.THREADED": 2,
     "linalg.product_grids.HALF_COLUMNS": (1, 2),
     "linalg.product_grids.LEAST_WIDTH": 1,
     "linalg.product_grids.PANEL_BYTES": 64,
@@ -187,7 +187,7 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
         "comm.waiting.ANSWER_SECONDS", "comm.waiting.CHECK_SECONDS", "comm.waiting.FAILURE_SECONDS",
         "comm.waiting.LONGEST_STEP",
         "comm.waiting.SETTLE_SECONDS", "exchanges.collective.PEER_SECONDS", "files.progress_bar.LOG_SECONDS",
-        "linalg.choice.COPY_RATE", "linalg.product_grids.LATENCY",
+        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY",
     ),
     "numbers of polls, ranks, repetitions": (
         "comm.log_steps.RADICES", "comm.node.SPINS", "comm.progress.POLLS", "comm.progress.POLLS_PER_CHECK",
@@ -204,16 +204,16 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
     "names for numbers": (
         "comm.groups.CREATION_TAG", "comm.series.FAILED", "engine.bound.ONE", "engine.bound.ZERO", "engine.messages.NONE",
         "engine.bounds.ASKS_DTYPES", "layout.arrays.CUDA", "layout.arrays.HOST",
-        "linalg.elpa.INTERFACE", "linalg.elpa.ONE_STAGE", "linalg.facts.FORM_STREAMS", "linalg.facts.LEAST_EXPONENT",
+        "linalg.elpa.INTERFACE", "linalg.elpa.ONE_STAGE", "linalg.operands.FORM_STREAMS", "linalg.operands.LEAST_EXPONENT",
         "linalg.random_vectors.SEED",
     ),
     "factors of a bound, or of a model": (
-        "layout.relabel.WEIGHT", "linalg.bidiagonal.SQUARES", "linalg.least_squares.NORMAL", "linalg.problem.MOVED",
-        "linalg.problem.WORKSPACES", "linalg.products.PRODUCT",
+        "layout.relabel.WEIGHT", "linalg.bidiagonal.SQUARES", "linalg.least_squares.NORMAL", "linalg.attempt.MOVED",
+        "linalg.operands.WORKSPACES", "linalg.products.PRODUCT",
     ),
     "limits beyond which there is an error: tests of their own": (
         "layout.axis.LARGEST", "layout.dimensions.LARGEST_MAP", "layout.relabel.EXACT", "layout.relabel.PAIRS",
-        "linalg.working_layouts.LIMIT", "scalapack.matrix_operands.LIMIT", "exchanges.exchange.MEMORY_LIMIT",
+        "linalg.solver_rules.LIMIT", "scalapack.matrix_operands.LIMIT", "exchanges.exchange.MEMORY_LIMIT",
     ),
     "of pictures": ("layout.dimensions.FEW_BLOCKS",),
     "of ELPA: tests/clients": ("linalg.elpa.LEAST_ORDER",),
@@ -239,7 +239,7 @@ def refused_once() -> Iterator[None]:
 
     def refuse(check: Check, *arguments: Any, **keywords: Any) -> None:
         require(check, *arguments, **keywords)
-        if check.active and not check._problem.is_refused:
+        if check.active and not check._place.is_refused:
             raise WrongResultError("a result that is refused")
 
     with mock.patch.object(Check, "require", refuse):

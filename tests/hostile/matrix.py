@@ -106,7 +106,7 @@ def cases() -> list[Case]:
     return result
 
 
-CONSUMED = "linalg.problem.CONSUMED=1"
+CONSUMED = "linalg.operands.CONSUMED=1"
 OF_LOCAL = ("warnings are errors", "NumPy raises", "NumPy raises on one rank")
 
 

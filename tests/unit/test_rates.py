@@ -10,7 +10,7 @@ import pytest
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.linalg import rates
-from pyscalapack_redist.linalg.facts import Forms
+from pyscalapack_redist.linalg.operands import Forms
 from pyscalapack_redist.linalg.rates import LARGER, SMALLER, Rates, fitted, operations
 
 

@@ -26,7 +26,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.linalg.cache import cache_of
-from pyscalapack_redist.linalg.working_layouts import current_call
+from pyscalapack_redist.linalg.call import current_call
 
 N, BAD = 12, 1
 PACKAGE = Path(linalg.__file__).parent
@@ -35,7 +35,9 @@ ALLOCATIONS = {
     psr.Descriptor: ("__init__", "empty", "from_function", "zeros"),
     psr.ProcessGrid: ("__init__",),
 }
-SPARED = ("call", "_call_together", "leave", "in_step", "one_step")  # functions by which ranks leave a call together
+SPARED = (  # functions by which ranks leave a call together
+    "call", "end", "leave", "step", "take_error", "_note_error_of_all", "show_warnings"
+)
 
 
 class Fault:
@@ -58,7 +60,7 @@ class Fault:
     def _count(self, frame: FrameType) -> None:
         """Count a step in a function; raise if it is the one that fails."""
         call = current_call.get(None)
-        if is_of_linalg(frame) and call is not None and call.leave is not None:
+        if is_of_linalg(frame) and call is not None and call.has_ranks:
             self._left -= 1
             if self._left == -1:
                 raise MemoryError("planted")

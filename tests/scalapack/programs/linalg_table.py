@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg
-from pyscalapack_redist.linalg import problem
+from pyscalapack_redist.linalg import operands
 
 DTYPES = "fdFD"
 FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
@@ -549,7 +549,7 @@ def consumed() -> None:
     n = 512
     matrix = np.random.default_rng(n).standard_normal((n, n)) + 3 * np.sqrt(n) * np.eye(n)
     spd, work = matrix @ matrix.T, psr.Descriptor((n, n), 64, SQUARE)
-    with mock.patch.object(problem, "CONSUMED", 0):
+    with mock.patch.object(operands, "CONSUMED", 0):
         a = put(matrix, slabs((n, n)))
         sides = a[:, 1:3]
         near(whole_of(linalg.solve(a, sides, overwrite_a=True, layout=work)), np.eye(n)[:, 1:3], "a side within the matrix")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.linalg import eigenproblems, matrix_parts, problem, systems
+from pyscalapack_redist.linalg import attempt, eigenproblems, matrix_parts, place, systems
 
 Matrix = NDArray[Any]
 N = 11
@@ -285,7 +285,7 @@ def run(first: int, count: int) -> None:
 @contextlib.contextmanager
 def wrong_once(module: Any, function: str, place: int | str) -> Iterator[None]:
     """The result of a routine is wrong in the first attempt; it is given zeros for what is not read."""
-    original, attempt, attempts = getattr(module, function), problem.Problem._once, []
+    original, once, attempts = getattr(module, function), attempt.Problem._once, []
 
     def wrapped(*arguments: Any) -> Any:
         rows, columns, local = matrix_parts.local_elements(arguments[0])
@@ -299,16 +299,16 @@ def wrong_once(module: Any, function: str, place: int | str) -> Iterator[None]:
 
     def counted(self: Any, work: Callable[[], Any]) -> Any:
         attempts.append(None)
-        return attempt(self, work)
+        return once(self, work)
 
     with (
         mock.patch.object(module, function, wrapped),
-        mock.patch.object(problem.Problem, "_once", counted),
+        mock.patch.object(attempt.Problem, "_once", counted),
         warnings.catch_warnings(record=True, action="always") as caught,
     ):
         yield
     assert len(attempts) == 2
-    assert [str(warning.message).partition(" is off by")[1] for warning in caught] == [" is off by"] * (RANK == 0)
+    assert [str(warning.message).partition(" is off by")[1] for warning in caught] == [" is off by"]
 
 
 def second_attempts() -> None:
@@ -360,17 +360,17 @@ def planted() -> None:
         lambda a: linalg.cho_solve((a, True), sides),
         lambda a: linalg.lu_solve((a, np.arange(N)), sides),
     ]
-    original = problem.Problem._redistribute
+    original = place.redistribute
 
-    def spoiled(self: Any, name: str, *arguments: Any, **options: Any) -> Any:
-        local = original(self, name, *arguments, **options)
+    def spoiled(call: Any, name: str, *arguments: Any, **options: Any) -> Any:
+        local = original(call, name, *arguments, **options)
         if name in ("a", "c", "lu") and local is not None and local.size and arguments[1].coords == (0, 0):
             local[0, 0] *= 1.5
         return local
 
     for call in calls if SIZE > 1 else ():  # else nothing is moved
         refused = pytest.raises(np.linalg.LinAlgError, match=r"is off by .* times what rounding comes to")
-        with mock.patch.object(problem.Problem, "_redistribute", spoiled), refused:
+        with mock.patch.object(place, "redistribute", spoiled), refused:
             call(put(a, elsewhere))
 
 
