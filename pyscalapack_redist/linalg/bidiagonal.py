@@ -19,8 +19,7 @@ from ..scalapack import Bidiagonal, pxgebrd, pxormbr, pxormqr
 from ..scalapack.calls import ConvergenceError
 from ..scalapack.matrix_operands import KIND_OF_DTYPE
 from .decompositions import copy_corner
-from .lapack import pxgeqrf, pxgesvd, pxorgqr
-from .lapack_functions import lapack_function
+from .kernels import lapack_function, pxgeqrf, pxgesvd, pxorgqr
 from .matrix_parts import clear_outside, diagonal_elements, local_elements
 from .problem import Problem, assemble
 

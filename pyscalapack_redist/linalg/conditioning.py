@@ -10,7 +10,7 @@ from ..distributed_array import DistributedArray
 from ..scalapack.calls import SingularError
 from .check import Check, Claim, Sums
 from .decompositions import check_any_matrix
-from .lapack import pxgemm
+from .kernels import pxgemm
 from .matrix_parts import local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout
 from .products import PRODUCT, norm

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from .check import Check, Claim, Sums
-from .lapack import pxgeqrf, pxorgqr
+from .kernels import pxgeqrf, pxorgqr
 from .matrix_parts import clear_outside, local_elements
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
 from .working_layouts import routine, shaped_like

@@ -17,7 +17,7 @@ from ..scalapack.matrix_operands import is_finite
 from . import elpa
 from .check import Check, Claim, Sums
 from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
-from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
+from .kernels import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import hermitian_part
 from .problem import LayoutOption, Problem, RoutineOptions, ShapeAndLayout
 from .solver_rules import find_broken_rule

@@ -11,7 +11,7 @@ from ..distributed_array import DistributedArray
 from ..scalapack.calls import NotFiniteError
 from .check import Check, Claim, Sums
 from .decompositions import copy_corner, scale_by_power
-from .lapack import pxgels, pxgemm
+from .kernels import pxgels, pxgemm
 from .matrix_parts import local_elements
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble
 from .random_vectors import VECTORS

@@ -37,7 +37,7 @@ from .cache import cache_of
 from .choice import fastest_layout
 from .cores import blas_on_all_cores
 from .facts import LEAST_EXPONENT, CombinedFacts, Facts, Forms, OperandFacts, canonical_form, describe
-from .lapack import fits_one_process
+from .kernels import fits_one_process
 from .matrix_parts import COMPLEMENT, clear_outside, local_elements, magnitude
 from .one_process import Answer, WholeArray, copy_whole, is_whole_on
 from .working_layouts import (

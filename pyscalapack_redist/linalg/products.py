@@ -13,7 +13,7 @@ from ..errors import ArrayError
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from .check import Check, Claim, Sums
-from .lapack import pxgemm
+from .kernels import pxgemm
 from .matrix_parts import local_elements, panels
 from .multiplication import multiply
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble

@@ -14,7 +14,7 @@ from ..errors import ArrayError
 from ..scalapack.calls import NotFiniteError, SingularError
 from ..scalapack.scaling import times_power
 from .check import NOT_SCALED, Check, Claim, Sums
-from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
+from .kernels import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements, times_powers
 from .problem import LayoutOption, Problem, ShapeAndLayout, WrongResultError, assemble
 from .working_layouts import check_rows, routine, shaped_like

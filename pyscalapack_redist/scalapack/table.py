@@ -61,6 +61,7 @@ from .matrix_operands import (
     check_vector,
     diagonal_places,
     find_enclosing_context,
+    full_name,
     gesvd_obstacle,
     is_finite,
     kind_of,
@@ -242,10 +243,7 @@ class LibraryCall:
     @functools.cached_property
     def name(self) -> str:
         """The routine's full name, such as "pzheevd"."""
-        name = self._routine.name
-        if self.kind in "cz":
-            name = {"sy": "he", "or": "un"}.get(name[:2], name[:2]) + name[2:]
-        return f"p{self.kind}{name}"
+        return f"p{full_name(self.kind, self._routine.name)}"
 
     def shape_of(self, layout: str) -> tuple[int, ...]:
         """Return the shape of an operand, by the name of its layout."""
