@@ -20,8 +20,7 @@ from ..scalapack.calls import ConvergenceError
 from ..scalapack.matrix_operands import KIND_OF_DTYPE
 from .attempt import Problem, assemble
 from .decompositions import copy_corner
-from .lapack import pxgeqrf, pxgesvd, pxorgqr
-from .lapack_functions import lapack_function
+from .kernels import lapack_function, pxgeqrf, pxgesvd, pxorgqr
 from .matrix_parts import clear_outside, diagonal_elements, local_elements
 from .place import Place
 

@@ -11,7 +11,7 @@ from ..scalapack.calls import SingularError
 from .attempt import Problem
 from .call import ReadOptions, ResultOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
-from .lapack import pxgemm
+from .kernels import pxgemm
 from .matrix_parts import local_elements
 from .operands import ShapeAndLayout, check_any_matrix, check_square_matrix, shaped_like
 from .place import Place

@@ -12,7 +12,7 @@ from ..distributed_array import DistributedArray
 from .attempt import Problem
 from .call import MatrixOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
-from .lapack import pxgeqrf, pxorgqr
+from .kernels import pxgeqrf, pxorgqr
 from .matrix_parts import clear_outside, local_elements
 from .operands import ShapeAndLayout, check_any_matrix, shaped_like
 from .place import Place

@@ -19,7 +19,7 @@ from .attempt import Problem
 from .call import MatrixOptions, PairOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
 from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, order_claim, orthogonal_claim, product_claim, scale_by_power
-from .lapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
+from .kernels import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .matrix_parts import hermitian_part
 from .operands import ShapeAndLayout, check_square_matrix, shaped_like
 from .place import Place

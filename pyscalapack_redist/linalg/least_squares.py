@@ -14,7 +14,7 @@ from .attempt import Problem, assemble
 from .call import ResultOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
 from .decompositions import copy_corner, scale_by_power
-from .lapack import pxgels, pxgemm
+from .kernels import pxgels, pxgemm
 from .matrix_parts import local_elements
 from .operands import ShapeAndLayout, check_rows, shaped_like
 from .place import Place

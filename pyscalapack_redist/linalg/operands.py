@@ -27,7 +27,7 @@ from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.scaling import exponent_of
 from .cache import cache_of
 from .call import LayoutOption, RoutineCall
-from .lapack import fits_one_process
+from .kernels import fits_one_process
 from .matrix_parts import as_column, bilinear_forms, magnitude
 from .random_vectors import VECTORS, gaussian
 from .solver_rules import check_work_layout

@@ -15,7 +15,7 @@ from ..layout.descriptor import Descriptor
 from .attempt import Problem, assemble
 from .call import ProductOptions, RoutineCall, WorkOptions, routine
 from .check import Check, Claim, Sums
-from .lapack import pxgemm
+from .kernels import pxgemm
 from .matrix_parts import local_elements, panels
 from .multiplication import multiply
 from .operands import ShapeAndLayout, in_order, shaped_like, spread

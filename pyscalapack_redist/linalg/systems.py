@@ -24,7 +24,7 @@ from .call import (
     routine,
 )
 from .check import NOT_SCALED, Check, Claim, Sums
-from .lapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
+from .kernels import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements, times_powers
 from .operands import ShapeAndLayout, check_rows, check_square_matrix, shaped_like
 from .place import Place

@@ -20,8 +20,7 @@ from ..distributed_array import DistributedArray
 from ..scalapack import Tridiagonal
 from ..scalapack.calls import ConvergenceError
 from .check import length
-from .lapack import pxormtr, pxstedc, pxsytrd
-from .lapack_functions import lapack_function
+from .kernels import lapack_function, pxormtr, pxstedc, pxsytrd
 from .place import Place
 from .random_vectors import gaussian
 

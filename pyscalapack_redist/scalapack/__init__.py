@@ -1,29 +1,27 @@
 """Routines of the ScaLAPACK library that is installed, on local arrays and descriptors."""
 
-from .decompositions import (
+from .routines import (
     pxgebrd,
     pxgels,
+    pxgemm,
+    pxgemr2d,
     pxgeqrf,
     pxgesvd,
+    pxgetrf,
+    pxgetri,
+    pxgetrs,
+    pxlange,
     pxorgqr,
     pxormbr,
     pxormqr,
     pxormtr,
+    pxpotrf,
+    pxpotrs,
     pxstedc,
     pxsyev,
     pxsyevd,
     pxsygst,
     pxsytrd,
-)
-from .routines import (
-    pxgemm,
-    pxgemr2d,
-    pxgetrf,
-    pxgetri,
-    pxgetrs,
-    pxlange,
-    pxpotrf,
-    pxpotrs,
     pxtrmm,
     pxtrmr2d,
     pxtrsm,

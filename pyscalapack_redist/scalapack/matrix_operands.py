@@ -29,6 +29,11 @@ LIMIT = 2**31
 COLUMNS = 64  # that are looked through at a time
 
 
+def full_name(kind: str, name: str) -> str:
+    """A routine's name with the letter of the dtype; for complex numbers "sy" becomes "he", and "or" becomes "un"."""
+    return kind + ({"sy": "he", "or": "un"}.get(name[:2], name[:2]) + name[2:] if kind in "cz" else name)
+
+
 # -- local arrays
 
 
@@ -240,7 +245,11 @@ def is_finite(desc: Descriptor, local: NDArray[Any] | None, uplo: str = "") -> b
     """Whether this rank's part of a whole matrix, or of the Hermitian one in a triangle of it, has no infs and NaNs."""
     if local is None or desc.grid.coords is None:
         return True
-    rows, columns = (desc.global_indices(dim) for dim in (0, 1))
+    return are_finite(local, desc.global_indices(0), desc.global_indices(1), uplo)
+
+
+def are_finite(local: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64], uplo: str = "") -> bool:
+    """As `is_finite`, of the elements in these global rows and columns."""
     for first in range(0, columns.size, COLUMNS):
         panel = local[: rows.size, first : first + COLUMNS]
         if np.isfinite(panel).all():

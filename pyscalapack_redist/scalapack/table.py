@@ -1,4 +1,4 @@
-"""A table of the routines, a table of their arguments, and the one caller that reads both.
+"""What a row says of a routine, the table of the routines' arguments, and the one caller that reads both.
 
 ScaLAPACK ends the process on bad input, so all arguments are checked first, on this rank only, without communication.
 
@@ -19,22 +19,16 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
-from .. import blacs, tracing
-from ..blacs.library import without_avx2
-from ..comm.vote import digest
+from .. import tracing
 from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.letters import DIAGONALS, FACTORS, NORMS, SIDES, TRANSPOSES, TRIANGLES, letter_of
 from . import calls
 from .calls import (
-    ConvergenceError,
     Entry,
-    NotFiniteError,
-    SingularError,
     agree_to_enter,
     at_work,
-    extreme_over_grid,
     require_finite,
     topologies_of,
     workspace_size,
@@ -42,32 +36,17 @@ from .calls import (
 from .matrix_operands import (
     DTYPE_OF_KIND,
     FACTORED_KINDS,
-    KIND_OF_DTYPE,
     Operand,
-    check_adjoint,
-    check_aligned,
-    check_bidiagonal_side,
     check_info,
-    check_longer_sides,
     check_matrix,
-    check_problem,
-    check_product,
-    check_reflected,
-    check_reflectors,
-    check_same_shape,
     check_separate,
-    check_sides,
-    check_square,
     check_vector,
-    diagonal_places,
     find_enclosing_context,
-    gesvd_obstacle,
+    full_name,
     is_finite,
     kind_of,
     operand,
-    syevd_obstacle,
 )
-from .scaling import Scale
 from .workspace import workspaces
 
 
@@ -150,7 +129,7 @@ class Tridiagonal(NamedTuple):
 
 @dataclass(frozen=True)
 class Routine:
-    """A row of the table."""
+    """A row of the table of routines (scalapack/routines.py)."""
 
     # Without p and the letter of the dtype. For complex numbers "sy" becomes "he", and "or" becomes "un".
     name: str
@@ -242,10 +221,7 @@ class LibraryCall:
     @functools.cached_property
     def name(self) -> str:
         """The routine's full name, such as "pzheevd"."""
-        name = self._routine.name
-        if self.kind in "cz":
-            name = {"sy": "he", "or": "un"}.get(name[:2], name[:2]) + name[2:]
-        return f"p{self.kind}{name}"
+        return f"p{full_name(self.kind, self._routine.name)}"
 
     def shape_of(self, layout: str) -> tuple[int, ...]:
         """Return the shape of an operand, by the name of its layout."""
@@ -331,117 +307,7 @@ class LibraryCall:
             self.arguments[name] = [np.zeros(size, answer.dtype), size]
 
 
-# -- bodies of routines that need more than a call
-
-
-def _getrf(call: LibraryCall) -> Any:
-    n, desc, local = call.desc.shape[0], call.desc, call.arguments["a"].array
-    first = np.full(2, n + 1, np.intc)
-    diagonal, least = diagonal_places(desc), extreme_over_grid("igamn2d", first, desc)
-    scale = Scale(local, desc) if call.kind == "c" and blacs.load().vendor == "MKL" else None
-
-    def find_small_pivots() -> None:
-        """Find zero pivots here: MKL does not report all of them, and netlib ignores a matrix of one row."""
-        if scale is not None:
-            scale.multiply_upper_triangle()
-        first[:] = _first_small(local, *diagonal, n)
-        least()
-
-    pivots = call.enter(find_small_pivots, before=scale.divide if scale is not None else lambda: None)
-    zero, subnormal = first.tolist()
-    if subnormal < min(zero, n):
-        raise NotFiniteError(
-            f"{call.name}: pivot {subnormal} (counted from 1) is so small that ScaLAPACK cannot divide by it: multiply the "
-            "matrix by a power of 2, or call qr or lstsq"
-        )
-    if call.info > 0 and zero > n:
-        raise LinAlgError(
-            f"{call.name}: pivot {call.info} (counted from 1) was not found: the matrix has infs, NaNs or subnormal numbers"
-        )
-    if zero <= n:
-        raise SingularError(f"{call.name}: {SINGULAR.format(info=call.info or zero)}")
-    return pivots
-
-
-def _first_small(
-    local: NDArray[Any], indices: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64], n: int
-) -> list[int]:
-    """Return the first zero on this rank's part of the diagonal, and the first number with an overflowing reciprocal.
-
-    Both are counted from 1; n + 1 means none.
-    """
-    sizes = np.abs(local[rows, columns])
-    least = 1 / np.finfo(sizes.dtype).max
-    zeros, subnormal = indices[sizes == 0], indices[(sizes > 0) & (sizes < least)]
-    return [int(positions[0]) + 1 if positions.size else n + 1 for positions in (zeros, subnormal)]
-
-
-def _lange(call: LibraryCall) -> float:
-    """Look for NaNs here: p?lange loses them in its comparisons."""
-    desc, local, regular = call.desc, call.arguments["a"].array, np.ones(1, np.intc)
-    everywhere = extreme_over_grid("igamn2d", regular, desc)
-    regular[0] = not np.isnan(local[: desc.local_shape[0]]).any()
-    call.enter(everywhere)
-    return float(call.return_value) if regular[0] else float("nan")
-
-
-def _gesvd(call: LibraryCall) -> Any:
-    """Accept singular values that differ between processes by rounding only; p?gesvd reports them as an error."""
-    desc, few, values = call.desc, min(call.desc.shape), call.arguments["values"]
-    low, high = np.zeros((2, few), call.real)
-    letter = KIND_OF_DTYPE[call.real]
-    extremes = extreme_over_grid(f"{letter}gamn2d", low, desc), extreme_over_grid(f"{letter}gamx2d", high, desc)
-    triplets = call.enter()
-    if 0 < call.info <= few:
-        raise ConvergenceError(f"{call.name}: {call.info} singular values did not converge")
-    if call.info > few:
-        low[:] = high[:] = values
-        for extreme in extremes:
-            extreme()
-        values[:] = high
-    if call.info > few and (high - low).max() > 10 * max(desc.shape) * np.finfo(high.dtype).eps * high.max():
-        raise ConvergenceError(f"{call.name}: the ranks found different singular values (INFO = {call.info})")
-    return triplets if call.arguments["vectors"] else triplets._replace(left=None, right=None)
-
-
-def _symmetric(call: LibraryCall) -> Any:
-    """Use the upper triangle of the transpose if the lower triangle is not safe. Collective over the grid.
-
-    OpenBLAS's ssymv of the lower triangle, in kernels for processors without AVX2, multiplies uninitialised elements of its
-    buffer by zero. If these are NaNs from earlier calls, the result has NaNs, or ranks wait for ever.
-    """
-    desc, n = call.desc, call.desc.shape[0]
-    if (call.kind, call.arguments["uplo"]) != ("s", "L") or n == 0:
-        return call.enter()
-    is_safe = np.array([not without_avx2(blacs.load())], np.intc)
-    call.enter_with("igamn2d", lambda: Entry("igamn2d", (), None), extreme_over_grid("igamn2d", is_safe, desc))
-    if not is_safe[0]:
-        transpose, (one, zero) = (
-            operand("a", desc.zeros(call.dtype), desc, written=True),
-            np.eye(2, 1, dtype=call.dtype),
-        )
-        transposition = calls.FortranCall("pstran", (n, n, one, call.arguments["a"], zero, transpose))
-        call.enter_with("pstran", lambda: Entry("pstran", (n, n), None), transposition)
-        call.arguments |= {"a": transpose, "uplo": "U"}
-    return call.enter()
-
-
-def _stedc(call: LibraryCall) -> Any:
-    """Copy the diagonals, which are overwritten."""
-    n = call.desc.shape[0]
-    for name, needed in (("diagonal", n), ("off_diagonal", n - 1)):
-        vector = check_vector(
-            name, call.arguments[name], needed, call.dtype, "pxsytrd, gathered from all process columns,"
-        )
-        require_finite(call.name, bool(np.isfinite(vector[:needed]).all()))
-        call.arguments[name] = np.append(vector[:needed], np.zeros(1, call.dtype))
-        call.alike.append(f"{name} {digest(vector[:needed].tobytes()):x}")
-    call.enter()
-    return call.arguments["diagonal"][:n]
-
-
-def _sygst(call: LibraryCall) -> float:
-    return float(call.enter()[0])
+# -- the arguments
 
 
 def _orgqr_factors(call: LibraryCall) -> NDArray[Any]:
@@ -470,9 +336,6 @@ def _adjoint(call: LibraryCall) -> str:
     """The letter for the conjugate transpose: for real numbers netlib takes only "T", for complex ones only "C"."""
     trans: str = call.arguments["trans"].upper()
     return trans if call.kind in "cz" or trans == "N" else "T"
-
-
-# -- the tables
 
 
 def _vectors(name: str, rows: Callable[[LibraryCall], tuple[int, int]]) -> Callable[[LibraryCall], Operand]:
@@ -565,96 +428,5 @@ ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     "sums": lambda call: np.zeros(max(1, *call.desc.local_shape) + call.desc.block[0], call.real),
 }
 
-ALIGNED = (check_square, check_aligned)
-SYSTEM = (check_square, check_aligned, check_sides)
-PAIR = (check_problem, check_square, check_aligned, check_same_shape)
 SINGULAR = "the matrix is singular: pivot {info} (counted from 1) is exactly zero"
 NOT_POSITIVE = "the matrix is not positive definite: its leading minor of order {info} is not"
-REFLECTORS = (check_aligned, check_adjoint, check_reflected)
-TRIANGULAR = "L uplo trans N n sides one a b"
-TABLE = {
-    "pxgemr2d": Routine("gemr2d", "m n a b context", (check_same_shape,), "b"),
-    "pxtrmr2d": Routine("trmr2d", "uplo diag m n a b context", (check_same_shape,), "b"),
-    "pxgetrf": Routine("getrf", "m n a new_pivots info", (check_square,), results="new_pivots", body=_getrf),
-    "pxgetrs": Routine(
-        "getrs", "trans n sides a pivots b info", (check_square, check_sides), "b", failure=(LinAlgError, SINGULAR)
-    ),
-    "pxgetri": Routine("getri", "n a pivots work iwork info", ALIGNED, failure=(LinAlgError, SINGULAR)),
-    "pxpotrf": Routine("potrf", "uplo n a info", ALIGNED, failure=(LinAlgError, NOT_POSITIVE)),
-    "pxpotrs": Routine("potrs", "uplo n sides a b info", SYSTEM, "b"),
-    "pxtrsm": Routine("trsm", TRIANGULAR, SYSTEM, "b"),
-    "pxtrmm": Routine("trmm", TRIANGULAR, SYSTEM, "b"),
-    "pxgemm": Routine(
-        "gemm", "trans_a trans_b rows_c columns_c inner alpha a b beta c", (check_aligned, check_product), "c"
-    ),
-    "pxlange": Routine("lange", "norm m n a sums", (check_aligned,), "", body=_lange),
-    "pxgeqrf": Routine("geqrf", "m n a new_tau work info", (check_aligned,), results="new_tau"),
-    "pxorgqr": Routine("orgqr", "m columns reflectors a tau work info", (check_aligned, check_reflectors)),
-    "pxormqr": Routine("ormqr", "side adjoint rows_c columns_c reflected a factors c work info", REFLECTORS, "c"),
-    "pxgebrd": Routine(
-        "gebrd",
-        "m n a d e tau_q tau_p work info",
-        (check_aligned,),
-        results="d e tau_q tau_p",
-        result_outside=Bidiagonal(None, None, None, None),
-    ),
-    "pxormbr": Routine(
-        "ormbr",
-        "vect side adjoint rows_c columns_c reduced a factors c work info",
-        (*REFLECTORS, check_bidiagonal_side),
-        "c",
-    ),
-    "pxgesvd": Routine(
-        "gesvd",
-        "job job m n a values left right work reals info",
-        (check_aligned,),
-        obstacle=gesvd_obstacle,
-        iterates=True,
-        results="left values right",
-        result_outside=SingularTriplets(None, None, None),
-        body=_gesvd,
-    ),
-    "pxgels": Routine("gels", "N m n sides a b work info", (check_aligned, check_longer_sides), "a b"),
-    "pxsyev": Routine(
-        "syev",
-        "N uplo n a values a work rwork info",
-        ALIGNED,
-        obstacle=syevd_obstacle,
-        iterates=True,
-        failure=(ConvergenceError, "not all eigenvalues were found (INFO = {info})"),
-        results="values",
-        body=_symmetric,
-    ),
-    "pxsyevd": Routine(
-        "syevd",
-        "V uplo n a values eigenvectors work rwork iwork info",
-        ALIGNED,
-        obstacle=syevd_obstacle,
-        iterates=True,
-        failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
-        results="values eigenvectors",
-        result_outside=Eigenpairs(None, None),
-        body=_symmetric,
-    ),
-    "pxsytrd": Routine(
-        "sytrd",
-        "uplo n a new_diagonal new_off_diagonal new_tau work info",
-        ALIGNED,
-        results="new_diagonal new_off_diagonal new_tau a uplo",
-        result_outside=Tridiagonal(None, None, None, None, None),
-        body=_symmetric,
-    ),
-    "pxormtr": Routine("ormtr", "L uplo adjoint n sides a factors b work info", (*SYSTEM, check_adjoint), "b"),
-    "pxstedc": Routine(
-        "stedc",
-        "I n diagonal off_diagonal a work iwork info",
-        ALIGNED,
-        kinds="sd",
-        obstacle=syevd_obstacle,
-        failure=(ConvergenceError, "eigenvalue {value} (counted from 1) did not converge"),
-        body=_stedc,
-    ),
-    "pxsygst": Routine(
-        "sygst", "problem uplo n a b scale info", PAIR, results="scale", result_outside=1.0, body=_sygst
-    ),
-}

@@ -225,11 +225,12 @@ def _on_paper(arguments: Mapping[str, Any], side: int, block: int) -> dict[str, 
 
 
 def _of_gesdd(few: int, more: int, is_complex: bool, vectors: bool) -> Sizes:
+    integers = {"iwork": 8 * few}
     if not is_complex:
-        return {"work": few * (4 * few + 7) if vectors else 3 * few + max(more, 7 * few)}
+        return {"work": few * (4 * few + 7) if vectors else 3 * few + max(more, 7 * few), **integers}
     if not vectors:
-        return {"work": 2 * few + more, "rwork": 7 * few}
-    return {"work": few * (few + 3) + more, "rwork": few * max(5 * few + 7, 2 * more + 2 * few + 1)}
+        return {"work": 2 * few + more, "rwork": 7 * few, **integers}
+    return {"work": few * (few + 3) + more, "rwork": few * max(5 * few + 7, 2 * more + 2 * few + 1), **integers}
 
 
 def _of_gesvd(few: int, more: int, is_complex: bool, _: bool) -> Sizes:

@@ -23,8 +23,8 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.comm.groups import MPIGroup
 from pyscalapack_redist.comm.progress import hold_interrupts
 from pyscalapack_redist.comm.waiting import Waiting
-from pyscalapack_redist.linalg.check import Check
 from pyscalapack_redist.linalg.call import WrongResultError
+from pyscalapack_redist.linalg.check import Check
 
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 BAD = min(1, SIZE - 1)

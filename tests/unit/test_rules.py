@@ -157,6 +157,22 @@ def test_docstrings_are_of_what_they_describe(caplog: pytest.LogCaptureFixture) 
     assert caplog.messages == []
 
 
+def test_routines_of_scalapack_describe_each_argument() -> None:
+    """The site completes docstrings from the sources, as the package does on import."""
+    completed = griffe.load_extensions(str(ROOT / "packaging" / "docstrings.py"))
+    package = griffe.load(
+        PACKAGE, search_paths=[ROOT], docstring_parser="numpy", allow_inspection=False, extensions=completed
+    )
+    routines = [name for name in psr.scalapack.__all__ if inspect.isfunction(getattr(psr.scalapack, name))]
+    assert len(routines) == 24
+    for name in routines:
+        routine, text = getattr(psr.scalapack, name), package["scalapack"][name].docstring
+        assert text.value == inspect.getdoc(routine), name
+        sections = {section.kind.value: section.value for section in text.parsed}
+        assert {each.name for each in sections["parameters"]} == {*inspect.signature(routine).parameters}, name
+        assert "raises" in sections, name
+
+
 def parse_all(thing: griffe.Object) -> None:
     for member in thing.members.values():
         if not member.is_alias:

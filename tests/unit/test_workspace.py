@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyscalapack_redist import ArrayError, Descriptor, DescriptorError, ProcessGrid
-from pyscalapack_redist.linalg.lapack import fits_one_process
+from pyscalapack_redist.linalg.kernels import fits_one_process
 from pyscalapack_redist.scalapack.workspace import Workspaces, checked_lapack_sizes, workspaces
 
 

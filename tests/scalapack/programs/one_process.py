@@ -116,8 +116,8 @@ def arrays_in_irregular_blocks() -> None:
     a, b = psr.from_local(definite, MPI.COMM_SELF), psr.from_local(sides, MPI.COMM_SELF)
     c, d = put(definite, irregular), put(sides, slabs((n, 2)))
     for name, call in {**CALLS, "lu": lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b), "matmul": linalg.matmul}.items():
-        for operands in ((a, b), (c, d)):
-            result = call(*operands)
+        for pair in ((a, b), (c, d)):
+            result = call(*pair)
             assert name not in ("solve", "lu") or np.allclose(definite @ result.gather(None), sides), name
     assert np.isclose(linalg.slogdet(psr.eye(n, MPI.COMM_SELF))[1], 0)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.linalg import attempt, eigenproblems, matrix_parts, place, systems
+from pyscalapack_redist.linalg import attempt, eigenproblems, matrix_parts, operands, place, systems
 
 Matrix = NDArray[Any]
 N = 11
@@ -351,7 +351,7 @@ def planted() -> None:
             refused = pytest.raises(
                 np.linalg.LinAlgError, match=r"the scale of a is that of its norm|full rank|is off by|has infs or NaNs"
             )
-            with mock.patch.object(problem, "magnitude", lambda *_, wrong=wrong: wrong), refused:
+            with mock.patch.object(operands, "magnitude", lambda *_, wrong=wrong: wrong), refused:
                 call(put(size * a, desc))
     calls += [
         *(linalg.inv, linalg.lu_factor, linalg.cholesky, linalg.cho_factor, linalg.qr, linalg.slogdet, linalg.det),

@@ -11,8 +11,8 @@ import scipy.linalg
 from scipy.linalg import cython_lapack
 
 from pyscalapack_redist import LibraryError
-from pyscalapack_redist.linalg import lapack_functions
-from pyscalapack_redist.linalg.lapack_functions import lapack_function
+from pyscalapack_redist.linalg import kernels
+from pyscalapack_redist.linalg.kernels import lapack_function
 
 CHOLESKY = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 
@@ -62,7 +62,7 @@ def test_a_function_that_cannot_be_called_is_named() -> None:
     with pytest.raises(LibraryError, match=r"dlamch .* functions without a result"):
         lapack_function("dlamch")
     with (
-        mock.patch.object(lapack_functions, "_capsule_name", return_value=b"void (char *, long *)"),
+        mock.patch.object(kernels, "_capsule_name", return_value=b"void (char *, long *)"),
         pytest.raises(LibraryError, match=r"is void \(char \*, long \*\): .* integers have 32 bits"),
     ):
         lapack_function("dpotri")
