@@ -9,7 +9,7 @@ ranks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,6 @@ FEW = 0.15  # of the vectors: up to so many dstemr takes less time than p?stedc,
 PAIRS, ORTHOGONAL = 64.0, 16.0  # bounds of dstemr's errors, as those of the check
 Select = Callable[[NDArray[Any]], tuple[int, int]]  # the first of the asked eigenvalues and the end, from all of them
 Numbers = tuple[str, NDArray[np.int64], NDArray[Any], NDArray[Any]]
-
-
-class Spectrum(NamedTuple):
-    """All eigenvalues, ascending, and the asked ones: the first and the end."""
-
-    values: NDArray[np.float64]
-    first: int
-    last: int
 
 
 # -- on the first rank
@@ -101,18 +93,21 @@ def are_eigenvectors(
 class TridiagonalForm:
     """A = Q T Q^H, with the tridiagonal T on every rank; the matrix is overwritten by the reflectors of Q.
 
-    The ranks call `reduce` together, with `gathered` to combine what it returns; then `solve`, and `vectors`.
+    Collective, as is `eigenpairs`. The reduction is a step of `run`, which is as `Problem.run`.
     """
 
-    _parts: Tridiagonal
-    _vectors: NDArray[Any] | None = None  # of T, on the first rank
+    _parts: Tridiagonal  # this rank's
+    _vectors: NDArray[Any] | None = None  # of T, on the first rank, if dstemr has computed them
 
-    def __init__(self, place: Place, matrix: DistributedArray) -> None:
+    def __init__(self, place: Place, matrix: DistributedArray, uplo: str, run: Callable[..., Any]) -> None:
         self._place, self._matrix = place, matrix
         self._real = np.zeros(0, place.dtype).real.dtype
+        self._free, self._triangle, self._diagonal, self._off_diagonal = run(
+            lambda: self._reduced(uplo), self._gathered
+        )
 
-    def reduce(self, uplo: str) -> tuple[int, Numbers | None]:
-        """This rank's free memory, and its part of T. Collective inside `Problem.run`."""
+    def _reduced(self, uplo: str) -> tuple[int, Numbers | None]:
+        """This rank's free memory, and its part of T."""
         parts = self._parts = pxsytrd(self._matrix, uplo)
         coords = self._matrix.desc.coords
         if parts.diagonal is None or parts.off_diagonal is None or coords is None or coords[0]:
@@ -121,7 +116,7 @@ class TridiagonalForm:
         diagonal, off_diagonal = parts.diagonal[: columns.size], parts.off_diagonal[: columns.size]
         return free_memory(), (str(parts.uplo), columns, diagonal, off_diagonal)
 
-    def gathered(self, replies: list[tuple[int, Numbers | None]]) -> tuple[int, str, NDArray[Any], NDArray[Any]]:
+    def _gathered(self, replies: list[tuple[int, Numbers | None]]) -> tuple[int, str, NDArray[Any], NDArray[Any]]:
         """The free memory of the first rank; the triangle of the reflectors, and both diagonals of T."""
         n = self._matrix.shape[0]
         diagonal, off_diagonal, triangle = np.zeros(n), np.zeros(n), "L"
@@ -131,40 +126,17 @@ class TridiagonalForm:
         beside = slice(0, max(0, n - 1)) if triangle == "L" else slice(1, n)
         return replies[0][0], triangle, diagonal, off_diagonal[beside]
 
-    def solve(self, form: tuple[int, str, NDArray[Any], NDArray[Any]], select: Select) -> Spectrum:
-        """All eigenvalues; the first rank then has the asked vectors of T, if dstemr is to compute them. Collective."""
-        free, self._triangle, self._diagonal, self._off_diagonal = form
-        n = self._diagonal.size
-
-        def on_first_rank() -> tuple[Spectrum, bool] | None:
-            if not self._place.is_first_rank:
-                return None
-            diagonal, off_diagonal = self._diagonal, self._off_diagonal
-            if not (np.isfinite(diagonal).all() and np.isfinite(off_diagonal).all()):
-                raise ConvergenceError("the tridiagonal matrix has infs or NaNs")
-            values = eigenvalues_of(diagonal, off_diagonal) if n else diagonal
-            first, last = select(values)
-            needed = 2 * values.itemsize * n * (last - first)
-            if last > first and last - first <= FEW * n and has_room(needed, lambda: free):
-                vectors = eigenvectors_of(diagonal, off_diagonal, first, last)
-                if vectors is not None and are_eigenvectors(diagonal, off_diagonal, values[first:last], vectors):
-                    self._vectors = vectors.astype(self._real, order="F", copy=False)
-            return Spectrum(values, first, last), self._vectors is not None
-
-        spectrum: Spectrum
-        spectrum, self._on_first_rank = self._place.run(on_first_rank)
-        return spectrum
-
-    def vectors(self, spectrum: Spectrum) -> DistributedArray:
-        """The asked eigenvectors of A, in the layout of the call. Collective."""
-        place, n, (_, first, last) = self._place, self._matrix.shape[0], spectrum
-        shape = n, last - first
+    def eigenpairs(self, select: Select) -> tuple[NDArray[np.float64], DistributedArray]:
+        """All eigenvalues of A, and the asked vectors, in the layout of the call."""
+        place = self._place
+        values, first, last, is_on_first_rank = place.run(lambda: self._solved(select))
+        shape = self._matrix.shape[0], last - first
         if first == last:
-            return place.zeros(shape)
-        if self._on_first_rank:
+            return values, place.zeros(shape)
+        if is_on_first_rank:
             of_t = place.from_first_rank("vectors", self._vectors, shape, self._real)
         else:
-            of_t = self._vectors_by_scalapack(first, last)
+            of_t = self._vectors_by_stedc(first, last)
         local: NDArray[Any] | None = of_t.local
         with place.collect_errors():
             if local is not None:
@@ -172,9 +144,26 @@ class TridiagonalForm:
         vectors = DistributedArray._from_result(of_t.desc, local, place.dtype)
         reflectors = DistributedArray._from_result(self._matrix.desc, self._parts.reflectors, place.dtype)
         place.run(lambda: pxormtr(reflectors, self._parts.tau, vectors, self._triangle))
-        return vectors
+        return values, vectors
 
-    def _vectors_by_scalapack(self, first: int, last: int) -> DistributedArray:
+    def _solved(self, select: Select) -> tuple[NDArray[np.float64], int, int, bool] | None:
+        """On the first rank all eigenvalues, the first of the asked ones and the end, and whether it has their vectors of T."""
+        if not self._place.is_first_rank:
+            return None
+        diagonal, off_diagonal = self._diagonal, self._off_diagonal
+        if not (np.isfinite(diagonal).all() and np.isfinite(off_diagonal).all()):
+            raise ConvergenceError("the tridiagonal matrix has infs or NaNs")
+        n = diagonal.size
+        values = eigenvalues_of(diagonal, off_diagonal) if n else diagonal
+        first, last = select(values)
+        needed = 2 * values.itemsize * n * (last - first)
+        if last > first and last - first <= FEW * n and has_room(needed, lambda: self._free):
+            vectors = eigenvectors_of(diagonal, off_diagonal, first, last)
+            if vectors is not None and are_eigenvectors(diagonal, off_diagonal, values[first:last], vectors):
+                self._vectors = vectors.astype(self._real, order="F", copy=False)
+        return values, first, last, self._vectors is not None
+
+    def _vectors_by_stedc(self, first: int, last: int) -> DistributedArray:
         """Some eigenvectors of T, by p?stedc, which computes all. Collective."""
         place, desc, local = self._place, self._matrix.desc, None
         with place.collect_errors():

@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgWarning
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
 from pyscalapack_redist.comm import free_memory
-from pyscalapack_redist.linalg import bidiagonal, eigenproblems, solver_rules, systems, tridiagonal
+from pyscalapack_redist.linalg import bidiagonal, eigenpairs, solver_rules, systems, tridiagonal
 from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10
@@ -173,7 +173,7 @@ def one_rank() -> None:
 
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """What ScaLAPACK returns wrong once is computed once more, with a warning on one rank; twice is an error on all."""
-    original, eigenpairs = systems.pxgetrs, eigenproblems.pxsyevd
+    original, by_scalapack = systems.pxgetrs, eigenpairs.pxsyevd
 
     def spoiled(*arguments: Any) -> None:
         nonlocal wrong
@@ -210,9 +210,9 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> None:
         wrong -= 1
         if wrong >= 0:
             raise ConvergenceError("pdsyevd: eigenvalue 1 (counted from 1) did not converge")
-        return eigenpairs(*arguments)
+        return by_scalapack(*arguments)
 
-    monkeypatch.setattr(eigenproblems, "pxsyevd", not_converged)
+    monkeypatch.setattr(eigenpairs, "pxsyevd", not_converged)
     wrong = 1
     symmetric = put(MATRIX + MATRIX.T, FITS)
     with warnings.catch_warnings(record=True, action="always") as warned:

@@ -26,7 +26,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
 from pyscalapack_redist.comm import free_memory, groups
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.linalg import attempt, cores, eigenproblems, operands, place, rates, systems
+from pyscalapack_redist.linalg import attempt, check, cores, eigenproblems, operands, place, rates, systems
 from pyscalapack_redist.linalg.call import WrongResultError
 from pyscalapack_redist.scalapack.table import LibraryCall
 
@@ -174,17 +174,15 @@ def errors() -> None:
 def refused() -> None:
     """What one process has computed, and its check has refused, all ranks compute in another way, if they are more than one."""
     matrix = MATRIX + MATRIX.T
-    original, tries = eigenproblems._require_part, 0
+    original = check.Check.require
 
-    def refusing(*arguments: Any) -> None:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
+    def refusing(verify: check.Check, *arguments: Any) -> None:
+        if not verify._place.is_refused:
             raise WrongResultError("some of it")
-        original(*arguments)
+        original(verify, *arguments)
 
     with (
-        mock.patch.object(eigenproblems, "_require_part", refusing),
+        mock.patch.object(check.Check, "require", refusing),
         mock.patch.object(eigenproblems, "PART_ON_ONE", 0),
         warnings.catch_warnings(record=True, action="always") as warned,
     ):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.linalg import attempt, eigenproblems, matrix_parts, operands, place, systems
+from pyscalapack_redist.linalg import attempt, eigenpairs, matrix_parts, operands, place, systems
 
 Matrix = NDArray[Any]
 N = 11
@@ -321,7 +321,7 @@ def second_attempts() -> None:
             factor = linalg.cholesky(case.put(a, part), case.lower)
         expected = scipy.linalg.cholesky(a, case.lower)
         assert np.abs(whole_of(factor) - expected).max() < 1e3 * np.finfo(case.dtype).eps
-        with case.untouched(), wrong_once(eigenproblems, "pxsyevd", "vectors"):
+        with case.untouched(), wrong_once(eigenpairs, "pxsyevd", "vectors"):
             w = linalg.eigh(case.put(a, part), lower=case.lower).eigenvalues
         assert np.abs(w - np.linalg.eigvalsh(a)).max() < 1e4 * np.finfo(case.dtype).eps
 
