@@ -261,7 +261,7 @@ def pairs_of_two(place: Place, request: Request, way: Way) -> Pairs:
 
     All pairs are checked at the end, beside A and B; otherwise each step is, since not all vectors are there.
     """
-    check, is_whole = Check(place), way.require is ALL_PAIRS.require
+    check, is_whole = Check(place), way.require is _require_all
     y = check.vectors(place.operands["a"].shape[0])
     check.add_operand("a", right=y)
     check.add_operand("b", right=y)
@@ -270,22 +270,24 @@ def pairs_of_two(place: Place, request: Request, way: Way) -> Pairs:
         check.add_operand("a", right=sums["b"].product, name="ab")
         check.add_operand("b", right=check.sums()["ab"].product, name="bab")
         sums |= check.sums()
-    standard, factor = StandardProblem(place, request, check, y, place.move("a")), place.move("b")
+    standard = StandardProblem(place, request, check, y, place.move("a"))
+    factor = place.move("b")
     place.run(lambda: _factor(factor, request.triangle))
     if is_whole or not check.active:
         standard.scale = place.run(lambda: _reduce(standard, factor), max)
     else:
         _reduce_and_check(standard, factor, sums["a"], sums["b"])
     values, vectors = way.solve(standard)
-    if vectors is not None:
-        z = check.vectors(vectors.shape[1], 1)
-        if not is_whole:
-            check.add("y", vectors, right=z, norm=False)
-        _, transformed = check.run(lambda: _transform_back(vectors, factor, request.triangle, request.type))
-        if check.active and is_whole:
-            _require_generalized(standard, sums, standard.scale * values, vectors)
-        elif check.active:
-            _require_transformed(standard, factor, vectors, transformed["y"].right, z)
+    if vectors is None:
+        return standard.asked(values, None)
+    z = check.vectors(vectors.shape[1], 1)
+    if not is_whole:
+        check.add("y", vectors, right=z, norm=False)
+    _, y_z = check.run(lambda: _transform_back(vectors, factor, request.triangle, request.type))
+    if check.active and is_whole:
+        _require_generalized(standard, sums, standard.scale * values, vectors)
+    elif check.active:
+        _require_transformed(standard, factor, vectors, y_z["y"].right, z)
     return standard.asked(values, vectors)
 
 
