@@ -41,11 +41,10 @@ def own_blocks(array: Distributed) -> list[tuple[Place, NDArray[Any]]]:
 
     Not collective.
     """
+    ndim = array.ndim
     blocks = zip(array.desc.own_places, own_arrays(array), strict=False)  # outside the grid there may be an array, and no place
     return [
-        (place[: array.ndim], own)
-        for place, own in blocks
-        if not any(place[array.ndim :]) and own is not None and own.size
+        (place[:ndim], own) for place, own in blocks if not any(place[ndim:]) and own is not None and own.size
     ]
 
 
