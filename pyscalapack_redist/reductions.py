@@ -7,7 +7,6 @@ results are the same from run to run.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -19,32 +18,39 @@ from numpy.typing import DTypeLike, NDArray
 from .comm.agreement import agreement
 from .engine.spec import group_of_all
 from .errors import ArrayError, shown
-from .layout.array_arithmetic import Distributed, own_arrays, own_indices
+from .layout.array_arithmetic import Distributed, own_arrays
 from .layout.dtypes import is_complex
 
 Axis = int | Sequence[int] | None
 T = TypeVar("T")
 
 
+Dims = tuple[int, ...]  # dimensions to reduce, counted from 0
+Place = tuple[int, ...]  # a process coordinate, or the index of a tile, along each dimension
+
+
 class OfRank(NamedTuple):
-    """What a rank has: the dtype of the array, if it knows it, and for each block its indices and its value."""
+    """What a rank has: the dtype of the array, if it knows it, and for each block its place and its values."""
 
     dtype: np.dtype[Any] | None
-    parts: list[tuple[tuple[NDArray[np.int64], ...], Any]]
+    parts: list[tuple[Any, Any]]
 
 
-class Block(NamedTuple):
-    """Elements of an array on this rank: their global indices along each dimension, and the elements."""
+def own_blocks(array: Distributed) -> list[tuple[Place, NDArray[Any]]]:
+    """The elements of an array, or of a part of one, of which this rank holds the first replica, if any, with their places.
 
-    indices: tuple[NDArray[np.int64], ...]
-    elements: NDArray[Any]
+    Not collective.
+    """
+    ndim = array.ndim
+    blocks = zip(array.desc.own_places, own_arrays(array), strict=False)  # outside the grid there may be an array, and no place
+    return [
+        (place[:ndim], own) for place, own in blocks if not any(place[ndim:]) and own is not None and own.size
+    ]
 
 
-def own_blocks(array: Distributed) -> list[Block]:
-    """The elements of an array, or of a part of one, of which this rank holds the first replica, if any. Not collective."""
-    is_first = [not any(place[array.ndim :]) for place in array.desc.own_places]
-    blocks = zip(own_indices(array), own_arrays(array), strict=True)
-    return [Block(*block) for block in itertools.compress(blocks, is_first) if block[1] is not None and block[1].size]
+def _indices(array: Distributed, dims: Sequence[int], place: Place) -> list[NDArray[np.int64]]:
+    """The global indices of a block along some dimensions, by its place along these."""
+    return [array.desc.distributions[k].global_indices(p) for k, p in zip(dims, place, strict=True)]
 
 
 def reduced(
@@ -75,8 +81,9 @@ def reduced(
         """Half precision, of which NumPy rounds the sum and no part of it."""
         return function is np.add and dtype is None and kind.char == "e"
 
-    def dtype_for(kind: np.dtype[Any]) -> DTypeLike | None:
-        return np.float32 if is_summed_wide(kind) else dtype
+    def dtype_for(kind: np.dtype[Any]) -> np.dtype[Any] | None:
+        wide = np.float32 if is_summed_wide(kind) else dtype
+        return None if wide is None else np.dtype(wide)
 
     def finish(result: Any, kind: np.dtype[Any]) -> Any:
         return result.astype(np.float16) if is_summed_wide(kind) else result
@@ -99,31 +106,32 @@ def _reduced(
     name: str,
     axis: Axis,
     keepdims: bool,
-    dtype_for: Callable[[np.dtype[Any]], DTypeLike | None],
+    dtype_for: Callable[[np.dtype[Any]], np.dtype[Any] | None],
     finish: Callable[[Any, np.dtype[Any]], Any],
     wanted: Callable[[], str] = str,
 ) -> Any:
     """The reduction, in the dtype that `dtype_for` makes of the array's; `finish` makes the result of it, on the first rank."""
 
-    def of_rank() -> OfRank:
-        dims = _dimensions(array, axis)
+    def of_rank(dims: Dims) -> OfRank:
         if function.identity is None and any(array.shape[k] == 0 for k in dims):
             raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there, so there is no {name}")
-        parts = []
-        for block in own_blocks(array):
-            value = function.reduce(block.elements, axis=dims, dtype=dtype_for(block.elements.dtype))
-            parts.append((_without(block.indices, dims), (value,)))
-        return OfRank(array.dtype, parts)
+        values = ((place, function.reduce(own, axis=dims, dtype=dtype_for(own.dtype))) for place, own in own_blocks(array))
+        return OfRank(array.dtype, [(_without(place, dims), (value,)) for place, value in values])
 
-    def together(ranks: list[OfRank]) -> Any:
-        shape, own_kind = _without(array.shape, _dimensions(array, axis)), _dtype_of(ranks)
-        kind = function.reduce(np.ones(1, own_kind), dtype=dtype_for(own_kind)).dtype
-        start = np.full(shape, 0 if function.identity is None else function.identity, kind)
-        (result,) = _merged(ranks, [start], lambda old, new: [function(old[0], new[0])])
-        return finish(result[()], own_kind)
+    def together(ranks: list[OfRank], dims: Dims) -> Any:
+        own_kind = _dtype_of(ranks)
+        kind = _dtype_of_values(function, own_kind, dtype_for(own_kind))
+        start = np.full(_without(array.shape, dims), 0 if function.identity is None else function.identity, kind)
+        (result,) = _merged(array, dims, ranks, [start], lambda old, new: [function(old[0], new[0])])
+        return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
 
-    result = _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims, wanted()))
-    return _with_dimensions(result, _dimensions(array, axis), keepdims)
+    return _combined(array, name, lambda: _read(array, axis, keepdims, wanted()), of_rank, together)
+
+
+@functools.lru_cache(maxsize=256)
+def _dtype_of_values(function: np.ufunc, kind: np.dtype[Any], dtype: np.dtype[Any] | None) -> np.dtype[Any]:
+    """The dtype of what `function.reduce` makes of elements of a dtype."""
+    return function.reduce(np.ones(1, kind), dtype=dtype).dtype  # type: ignore[no-any-return]
 
 
 def variance(array: Distributed, axis: Axis, ddof: float, keepdims: bool) -> Any:
@@ -134,16 +142,15 @@ def variance(array: Distributed, axis: Axis, ddof: float, keepdims: bool) -> Any
     means are rounded, the mean of the distances is kept as well, the rest.
     """
 
-    def of_rank() -> OfRank:
-        dims = _dimensions(array, axis)
+    def of_rank(dims: Dims) -> OfRank:
         parts = []
-        for indices, elements in own_blocks(array):
+        for place, elements in own_blocks(array):
             count = math.prod(elements.shape[k] for k in dims)
             means = np.add.reduce(elements, axis=dims, dtype=wide_dtype(elements.dtype), keepdims=True) / count
             distances = elements - means
             rest = np.add.reduce(distances, axis=dims) / count
             squares = np.add.reduce(_product(distances, distances), axis=dims)
-            parts.append((_without(indices, dims), (np.full_like(squares, count), means.squeeze(dims), rest, squares)))
+            parts.append((_without(place, dims), (np.full_like(squares, count), means.squeeze(dims), rest, squares)))
         return OfRank(array.dtype, parts)
 
     def both(old: list[NDArray[Any]], new: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -152,18 +159,15 @@ def variance(array: Distributed, axis: Axis, ddof: float, keepdims: bool) -> Any
         between = _product(distances * (first / count), distances * second)
         return [count, means, rest + distances * (second / count), squares + new[3] + between]
 
-    def together(ranks: list[OfRank]) -> Any:
-        shape, kind = _without(array.shape, _dimensions(array, axis)), _dtype_of(ranks)
-        means = np.zeros(shape, wide_dtype(kind))
-        squares = _merged(ranks, [means.real.copy(), means, means.copy(), means.real.copy()], both)[3][()]
+    def together(ranks: list[OfRank], dims: Dims) -> Any:
+        kind = _dtype_of(ranks)
+        means = np.zeros(_without(array.shape, dims), wide_dtype(kind))
+        start = [means.real.copy(), means, means.copy(), means.real.copy()]
+        squares = _merged(array, dims, ranks, start, both)[3][()]
         count = math.prod(array.shape) // max(1, np.size(squares))
-        return _narrowed(squares / max(0, count - ddof), kind)
+        return _with_dimensions(_narrowed(squares / max(0, count - ddof), kind), dims, keepdims)
 
-    def words() -> str:
-        return _words(array, axis, keepdims, f", ddof={float(ddof)!r}")
-
-    result = _combined(array, "var", of_rank, together, words)
-    return _with_dimensions(result, _dimensions(array, axis), keepdims)
+    return _combined(array, "var", lambda: _read(array, axis, keepdims, f", ddof={float(ddof)!r}"), of_rank, together)
 
 
 def _product(first: NDArray[Any], second: NDArray[Any]) -> Any:
@@ -180,25 +184,28 @@ def _narrowed(result: Any, kind: np.dtype[Any]) -> Any:
     """A mean, of real numbers or not, in the precision of the elements; of integers in double precision."""
     if np.can_cast(kind, np.int64) or kind.kind == "u":
         return result
-    return result.astype((np.zeros(0, kind).real if np.isrealobj(result) else np.zeros(0, kind)).dtype.newbyteorder("="))
+    kept = np.zeros(0, kind).real if np.isrealobj(result) else np.zeros(0, kind)
+    return np.asarray(result).astype(kept.dtype.newbyteorder("="))[()]
 
 
 def _merged(
-    ranks: Sequence[OfRank], arrays: list[NDArray[Any]], merge: Callable[[list[Any], list[Any]], Sequence[Any]]
+    array: Distributed,
+    dims: Dims,
+    ranks: Sequence[OfRank],
+    results: list[NDArray[Any]],
+    merge: Callable[[list[Any], list[Any]], list[Any]],
 ) -> list[NDArray[Any]]:
-    """Arrays filled with the values of all blocks, in the order of ranks; `merge` makes one value of two."""
-    seen = np.zeros(arrays[0].shape, bool)
-    for kept, values in (part for each in ranks for part in each.parts):
-        where = np.ix_(*kept)
-        again, new = np.asarray(seen[where]), [np.array(value) for value in values]
-        if again.any():
-            old = [np.asarray(array[where])[again] for array in arrays]
-            for value, merged in zip(new, merge(old, [value[again] for value in new]), strict=True):
-                value[again] = merged
-        for array, value in zip(arrays, new, strict=True):
-            array[where] = value
-        seen[where] = True
-    return arrays
+    """Results filled with the values of all blocks; `merge` makes one of two for the same elements, in the order of ranks."""
+    merged: dict[Place, list[NDArray[Any]]] = {}
+    for place, values in (part for each in ranks for part in each.parts):
+        pairs = zip(values, results, strict=True)
+        new = [np.array(value, result.dtype, order="C", ndmin=1) for value, result in pairs]  # arrays, not numbers
+        merged[place] = merge(merged[place], new) if place in merged else new
+    for place, new in merged.items():
+        where: Any = np.ix_(*_indices(array, _without(range(array.ndim), dims), place)) or ...
+        for result, value in zip(results, new, strict=True):
+            result[where] = value
+    return results
 
 
 def extremum(
@@ -216,22 +223,23 @@ def extremum(
         The dimension along which to look; None for the index of all elements in C order.
     """
 
-    def of_rank() -> OfRank:
-        dims = _dimensions(array, axis)
+    def of_rank(dims: Dims) -> OfRank:
         if isinstance(axis, Sequence):
             raise ArrayError(f"axis = {shown(axis)} must be one dimension, or None")
         if any(array.shape[k] == 0 for k in dims):
             raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there")
-        parts: list[tuple[tuple[NDArray[np.int64], ...], Any]] = []
-        for indices, elements in own_blocks(array):
+        parts: list[tuple[Place, Any]] = []
+        for place, elements in own_blocks(array):
             if axis is None:
-                place = np.unravel_index(int(find(elements)), elements.shape)
-                index = tuple(int(each[k]) for each, k in zip(indices, place, strict=True))
-                parts.append(((), (elements[place], np.ravel_multi_index(index, array.shape))))
+                local = np.unravel_index(int(find(elements)), elements.shape)
+                indices = _indices(array, dims, place)
+                index = tuple(int(each[k]) for each, k in zip(indices, local, strict=True))
+                parts.append(((), (elements[local], np.ravel_multi_index(index, array.shape))))
             else:
                 places = np.expand_dims(find(elements, axis=dims[0]), dims[0])
-                found = np.take_along_axis(elements, places, dims[0]), indices[dims[0]][places]
-                parts.append((_without(indices, dims), tuple(each.squeeze(dims[0]) for each in found)))
+                (along,) = _indices(array, dims, place[dims[0] : dims[0] + 1])
+                found = np.take_along_axis(elements, places, dims[0]), along[places]
+                parts.append((_without(place, dims), tuple(each.squeeze(dims[0]) for each in found)))
         return OfRank(array.dtype, parts)
 
     def better_of(old: list[NDArray[Any]], new: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -242,83 +250,95 @@ def extremum(
             is_better = np.where(is_equal, places < old_places, ~was_nan & (is_nan | better(values, old_values)))
         return [np.where(is_better, *each) for each in ((values, old_values), (places, old_places))]
 
-    def together(ranks: list[OfRank]) -> Any:
-        dims = _dimensions(array, axis)
+    def together(ranks: list[OfRank], dims: Dims) -> Any:
         shape = _without(array.shape, dims)
         start = [np.zeros(shape, _dtype_of(ranks)), np.zeros(shape, np.intp)]
-        result = _with_dimensions(_merged(ranks, start, better_of)[1][()], dims, keepdims)
+        result = _with_dimensions(_merged(array, dims, ranks, start, better_of)[1][()], dims, keepdims)
         return result if np.ndim(result) else int(result)
 
-    return _combined(array, name, of_rank, together, lambda: _words(array, axis, keepdims))
+    return _combined(array, name, lambda: _read(array, axis, keepdims), of_rank, together)
 
 
 def trace(array: Distributed, offset: int = 0) -> Any:
     """The sum of a diagonal of a matrix. Collective over the communicator of the array."""
 
-    def of_rank() -> Any:
+    def of_rank(offset: int) -> Any:
         if array.ndim != 2:
             raise ArrayError(f"trace of an array of shape {array.shape}: it must have 2 dimensions")
         total = None if array.dtype is None else np.zeros(0, array.dtype).sum()
-        for block in own_blocks(array):
-            total = total + _own_diagonal(block, offset)[1].sum()
+        for _, elements in _own_diagonals(array, offset):
+            total = total + elements.sum()
         return total
 
-    def together(sums: list[Any]) -> Any:
+    def together(sums: list[Any], _: int) -> Any:
         return functools.reduce(np.add, [each for each in sums if each is not None] or [np.float64(0)])
 
-    return _combined(array, "trace", of_rank, together, lambda: f"(offset={operator.index(offset)})")
+    return _combined(array, "trace", lambda: _read_offset(offset), of_rank, together)
 
 
 def diagonal(array: Distributed, offset: int = 0) -> Any:
     """A diagonal of a matrix, on all ranks. Collective over the communicator of the array."""
 
-    def of_rank() -> OfRank:
+    def of_rank(offset: int) -> OfRank:
         if array.ndim != 2:
             raise ArrayError(f"diagonal of an array of shape {array.shape}: it must have 2 dimensions")
-        found = (_own_diagonal(block, offset) for block in own_blocks(array))
-        return OfRank(array.dtype, [((places,), values) for places, values in found])
+        return OfRank(array.dtype, _own_diagonals(array, offset))
 
-    def together(ranks: list[OfRank]) -> Any:
+    def together(ranks: list[OfRank], offset: int) -> Any:
         m, n = array.shape
         result = np.zeros(max(0, min(m + min(offset, 0), n - max(offset, 0))), _dtype_of(ranks))
-        for (places,), values in (part for each in ranks for part in each.parts):
-            result[places] = values
+        for places, elements in (part for each in ranks for part in each.parts):
+            result[places] = elements
         return result, result.dtype
 
-    result, kind = _combined(array, "diagonal", of_rank, together, lambda: f"(offset={operator.index(offset)})")
+    result, kind = _combined(array, "diagonal", lambda: _read_offset(offset), of_rank, together)
     return result.astype(kind, copy=False)  # pickled arrays are of the machine's byte order
 
 
-def _own_diagonal(block: Block, offset: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The elements of a block on a diagonal, and their places on it."""
-    rows, columns = block.indices
-    _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
-    return rows[down] + min(offset, 0), block.elements[down, across]
+def _own_diagonals(array: Distributed, offset: int) -> list[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """For each block the places of its elements on a diagonal, and these elements."""
+    parts = []
+    for place, elements in own_blocks(array):
+        rows, columns = _indices(array, (0, 1), place)
+        _, down, across = np.intersect1d(rows + offset, columns, assume_unique=True, return_indices=True)
+        parts.append((rows[down] + min(offset, 0), elements[down, across]))
+    return parts
 
 
 def _combined(
     array: Distributed,
     name: str,
-    of_rank: Callable[[], Any],
-    together: Callable[[list[Any]], Any],
-    arguments: Callable[[], str] = str,
+    read: Callable[[], tuple[T, str]],
+    of_rank: Callable[[T], Any],
+    together: Callable[[list[Any], T], Any],
 ) -> Any:
-    """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout."""
-    with agreement(group_of_all(array.desc), name, combine=together) as agreed:
+    """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout.
+
+    `read` reads the arguments, for the other functions and as words.
+    """
+    with agreement(group_of_all(array.desc), name, combine=lambda ranks: together(ranks, given)) as agreed:
         agreed.same_array(array)
-        agreed.call += arguments()
-        agreed.give(of_rank())
+        given, words = read()
+        agreed.call += words
+        agreed.give(of_rank(given))
     return agreed.result
 
 
-def _words(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> str:
-    """The arguments that all ranks must give alike."""
-    return f"(axis={_dimensions(array, axis)}{', keepdims=True' if keepdims else ''}{more})"
+def _read(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> tuple[Dims, str]:
+    """The dimensions to reduce, and the words for the arguments that all ranks must give alike."""
+    dims = _dimensions(array, axis)
+    return dims, f"(axis={dims}{', keepdims=True' if keepdims else ''}{more})"
 
 
-def _without(each: Sequence[T], dims: tuple[int, ...]) -> tuple[T, ...]:
+def _read_offset(offset: int) -> tuple[int, str]:
+    """The number of a diagonal, and the words for it."""
+    number = operator.index(offset)
+    return number, f"(offset={number})"
+
+
+def _without(each: Sequence[T], dims: Dims) -> tuple[T, ...]:
     """What there is for each dimension, without those that are reduced."""
-    return tuple(one for k, one in enumerate(each) if k not in dims)
+    return tuple([one for k, one in enumerate(each) if k not in dims])
 
 
 def _dtype_of(ranks: Sequence[OfRank]) -> np.dtype[Any]:
@@ -326,15 +346,17 @@ def _dtype_of(ranks: Sequence[OfRank]) -> np.dtype[Any]:
     return next((each.dtype for each in ranks if each.dtype is not None), np.dtype(np.float64))
 
 
-def _with_dimensions(result: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
+def _with_dimensions(result: Any, dims: Dims, keepdims: bool) -> Any:
     """The result with the dimensions that were reduced, if they are kept."""
     return np.expand_dims(result, dims) if keepdims else result
 
 
-def _dimensions(array: Distributed, axis: Axis) -> tuple[int, ...]:
+def _dimensions(array: Distributed, axis: Axis) -> Dims:
     """The dimensions, counted from 0."""
     ndim = array.ndim
-    wanted: Sequence[object] = range(ndim) if axis is None else [*axis] if isinstance(axis, Sequence) else [axis]
+    if axis is None:
+        return tuple(range(ndim))
+    wanted: Sequence[object] = [*axis] if isinstance(axis, Sequence) else [axis]
     if not all(isinstance(k, int | np.integer) and -ndim <= k < ndim for k in wanted):
         raise ArrayError(f"axis = {shown(axis)} must be dimensions of an array with {ndim}, from {-ndim} to {ndim - 1}")
     dims = tuple(operator.index(k) % ndim for k in wanted)  # type: ignore[arg-type]

@@ -131,7 +131,7 @@ class agreement:  # noqa: N801 - used like a function
         """
         shown = value if thing is ... else thing
         if not field:
-            number = digest((value,))
+            number = value if type(value) is int else digest((value,))
             self._numbers.append(number)
             self._facts.append((name, number, shown))
             return

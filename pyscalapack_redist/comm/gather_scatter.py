@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -107,7 +108,10 @@ class GatherScatter:
 
         def make() -> tuple[Any, list[bytes]]:
             replies = [failure] * self._channel.size if failure is not None else self._make_replies(self._values)
-            return replies[0], [pickle.dumps(reply) for reply in replies[1:]]
+            pickled: list[bytes] = []
+            for last, reply in itertools.pairwise(replies):
+                pickled.append(pickled[-1] if pickled and reply is last else pickle.dumps(reply))
+            return replies[0], pickled
 
         guard = Guard()
         replies = guard.attempt(make, is_open=False)

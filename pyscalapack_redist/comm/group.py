@@ -66,7 +66,7 @@ def start_allgather(
 
     def reply(reports: list[Any]) -> list[Any]:
         errors, values = [text for text, _ in reports], [value for _, value in reports]
-        if any(text is not None for text in errors):
+        if any(errors):
             return [(errors, None)] * len(reports)
         return [(errors, values if reduce is None else reduce(values))] * len(reports)
 
@@ -659,7 +659,7 @@ class Group:
 
     def set_working(self, is_working: bool) -> bool:
         """As `at_work`, on the node, from now on; returns whether it was so before."""
-        return self._waiting.set_working(is_working)
+        return self.node is not None and self.node.set_working(self.rank, is_working)
 
     def communication_error(self) -> str | None:
         """The reason why these ranks cannot communicate any more, or None."""

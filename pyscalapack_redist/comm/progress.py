@@ -57,6 +57,8 @@ def tasks_in_flight() -> dict[Task, None]:
 
 def advance_others(exclude: object = None) -> bool:
     """Make progress on all tasks of this thread but `exclude`; True if there are any."""
+    if not thread_state.tasks:
+        return False
     others = [task for task in thread_state.tasks if task is not exclude]
     for task in others:
         if task.advance():
@@ -243,7 +245,7 @@ def _receive(number: int, frame: FrameType | None) -> None:
 def current_hold() -> hold_interrupts | None:
     """The use of `hold_interrupts` that holds back the signals of this thread."""
     held = hold_interrupts.current
-    return held if held is not None and _MAIN is threading.current_thread() else None
+    return held if held is not None and threading.get_ident() == _MAIN.ident else None
 
 
 def force_interrupts(patience: float = HELD_SECONDS) -> None:

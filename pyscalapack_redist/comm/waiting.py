@@ -73,6 +73,9 @@ class Waiters(Protocol):
     def check_peers(self) -> None:
         """Let MPI make progress, and check that the other ranks are alive."""
 
+    def set_working(self, is_working: bool) -> bool:
+        """Say to the ranks of the node whether this one works; returns what it has said before."""
+
 
 class Waiting:
     """The time that a rank has waited in one call, and its knowledge of other waiting ranks."""
@@ -128,20 +131,15 @@ class Waiting:
     def at_work(self, announces: bool) -> Iterator[None]:
         """Say that this rank works in the block, as `Group.at_work`."""
         notices = announces and self._limit > 0
-        before = self.set_working(True)
+        before = self._group.set_working(True)
         try:
             if notices:
                 self._notify(WORKS, range(self._group.size))
             yield
         finally:
-            self.set_working(before)
+            self._group.set_working(before)
             if notices:
                 self._notify(RESTS, range(self._group.size))
-
-    def set_working(self, is_working: bool) -> bool:
-        """Say to the ranks of the node whether this one works; returns what it has said before."""
-        node = self._group.node
-        return node is not None and node.set_working(self._group.rank, is_working)
 
     @property
     def _is_work_awaited(self) -> bool:

@@ -259,18 +259,24 @@ def communicator_of(desc: Layout) -> MPI.Intracomm:
     CollectiveError
         The communicator has been freed.
     """
+    comm = _communicator_of(desc)
+    check_alive(comm)
+    return comm
+
+
+def _communicator_of(desc: Layout) -> MPI.Intracomm:
+    """The communicator of a layout, which may have been freed."""
     if not isinstance(desc, LAYOUTS):
         raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or Tiles")
-    if desc.comm is None:
+    comm = desc.comm
+    if comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
-    check_alive(desc.comm)
-    return desc.comm
+    return comm
 
 
 def group_of_all(desc: Layout) -> MPIGroup:
     """All ranks of the communicator of a layout. Collective over it the first time."""
-    comm = communicator_of(desc)
-    return group_of(comm)
+    return group_of(_communicator_of(desc))
 
 
 def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:

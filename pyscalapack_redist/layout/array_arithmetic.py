@@ -170,13 +170,16 @@ class Distributed:
     @property
     def dtype(self) -> np.dtype[Any] | None:
         """Dtype of the elements; None on a rank without a local array."""
-        arrays = self._local if isinstance(self._local, list | tuple) else [self._local]
-        return next((array.dtype for array in arrays if array is not None), self._dtype)
+        local = self._local
+        if isinstance(local, list | tuple):
+            local = next((array for array in local if array is not None), None)
+        return self._dtype if local is None else local.dtype
 
     @property
     def _dtype_digest(self) -> int | None:
         """A number equal on all ranks that have the same dtype; None on a rank that does not know it."""
-        return None if self.dtype is None else dtype_digest(self.dtype)
+        dtype = self.dtype
+        return None if dtype is None else dtype_digest(dtype)
 
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's

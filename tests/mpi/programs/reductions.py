@@ -189,6 +189,14 @@ def dtypes_that_differ() -> None:
     assert (outside / 2).sum() == 1.5
 
 
+def of_texts() -> None:
+    """The extreme one of texts of several lengths."""
+    whole = np.array([["8", "7", "99", "9", "98", "6"]])
+    desc = psr.Tiles([0, 1], range(7), np.arange(6)[None] % SIZE, WORLD)
+    x = psr.DistributedArray(desc, [whole[window].copy() for window in desc.windows])
+    assert (x.argmax(), x.argmin()) == (2, 5) == (whole.argmax(), whole.argmin())
+
+
 def variances() -> None:
     """In one vote, and as exact as NumPy's where the mean is much larger; of infinities as NumPy's."""
     desc = psr.Descriptor((200, 3), 3, psr.ProcessGrid((SIZE, 1), WORLD))
@@ -272,6 +280,7 @@ if __name__ == "__main__":
         elementwise(block)
     stored_otherwise()
     dtypes_that_differ()
+    of_texts()
     variances()
     of_foreign_types()
     refused()
