@@ -29,7 +29,7 @@ ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 ROUTINES = (
     *(
         f"p{letter}{name}_"
-        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gebrd", "gesvd", "gels", "trsm", "trmm")
+        for name in ("gemm", "lange", "potrf", "potri", "potrs", "getri", "geqrf", "gebrd", "gesvd", "gels", "trsm", "trmm")
         for letter in "sdcz"
     ),
     *(

@@ -168,6 +168,10 @@ class Check:
         if self.active and self._scaled and isinstance(exponent, int):
             self._magnitudes[name] = math.ldexp(self._place.facts.magnitudes[operand], -exponent)
 
+    def add_unread(self, name: str, operand: str, left: NDArray[Any], part: str, exponent: int) -> None:
+        """As `add`, without norm, for another part of an operand than that which its routine reads."""
+        self.add(name, self._place.operands[operand], left=left, part=part, norm=False, exponent=exponent)
+
     def add_factor(
         self,
         name: str,

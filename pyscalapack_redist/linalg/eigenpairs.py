@@ -145,7 +145,7 @@ def pairs_by_syevd(standard: StandardProblem) -> Pairs:
 def pairs_by_elpa(standard: StandardProblem, count: int) -> Pairs:
     """The asked pairs, of which there are none beyond the lowest `count`."""
     place = standard.place
-    elpa.fill(place, standard.matrix, standard.request.triangle)
+    place.complete(standard.matrix, standard.request.triangle)
     values, lowest = _pairs_by(standard, lambda: elpa.eigenpairs(standard.matrix, count))
     first, last = standard.select(values)
     if (first, last) == (0, values.size):

@@ -23,11 +23,9 @@ from ..errors import LibraryError
 from ..layout.descriptor import Descriptor
 from ..scalapack import Eigenpairs
 from ..scalapack.calls import ConvergenceError, Entry, agree_to_enter, at_work, require_finite
-from ..scalapack.matrix_operands import diagonal_places, is_finite
+from ..scalapack.matrix_operands import is_finite
 from .cache import cache_of
 from .call import RoutineCall
-from .matrix_parts import clear_outside, local_elements
-from .place import Place
 
 ENVIRONMENT = "PYSCALAPACK_REDIST_ELPA"
 INTERFACE = 20200417  # the oldest version of ELPA's interface that has what is called here
@@ -124,19 +122,6 @@ def find_obstacle(call: RoutineCall) -> str:
     if "elpa" not in texts:
         texts["elpa"] = call.run(described, compared)
     return texts["elpa"]
-
-
-def fill(place: Place, matrix: DistributedArray, triangle: str) -> None:
-    """Write the triangle that is not read, from the one that is. Collective."""
-    with place.collect_errors():
-        clear_outside(local_elements(matrix), f"H{triangle}")
-    adjoint = place.transpose(matrix)
-    with place.collect_errors():
-        if matrix.local is not None and adjoint.local is not None:
-            clear_outside(local_elements(adjoint), "U" if triangle == "L" else "L")
-            _, rows, columns = diagonal_places(adjoint.desc)
-            adjoint.local[rows, columns] = 0
-            matrix.local[...] += adjoint.local
 
 
 def eigenpairs(matrix: DistributedArray, count: int) -> Eigenpairs:

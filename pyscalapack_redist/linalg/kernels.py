@@ -295,6 +295,12 @@ def pxpotrs(a: Matrix, b: Matrix, uplo: str = "L") -> None:
 
 
 @row
+def pxpotri(a: Matrix, uplo: str = "L") -> None:
+    """?potri."""
+    _call("potri", a, uplo, len(a), a, failure=SINGULAR_MATRIX)
+
+
+@row
 def pxtrsm(a: Matrix, b: Matrix, uplo: str = "L", trans: str = "N") -> None:
     """?trsm."""
     _call("trsm", a, "L", uplo, trans, "N", *b.shape, ONE, a, b)

@@ -26,7 +26,7 @@ from ..redistribution import Redistribution, plan_between
 from ..scalapack.scaling import times_power
 from .cache import cache_of
 from .call import ROUTINES, RoutineCall
-from .matrix_parts import COMPLEMENT, as_column, clear_outside, local_elements, magnitude
+from .matrix_parts import COMPLEMENT, as_column, clear_outside, diagonal_elements, local_elements, magnitude
 from .operands import Operands
 from .rates import family_name, shape_of_work
 from .solver_rules import FAMILY, check_counts, is_good_layout
@@ -240,8 +240,21 @@ class Place(ABC):
         """The local array of an operand in another layout; with `out` in a part of that array."""
 
     @abstractmethod
-    def transpose(self, matrix: DistributedArray) -> DistributedArray:
-        """The conjugate transpose. An error of one rank before it is raised on all."""
+    def transpose(self, matrix: DistributedArray, op: str = "C") -> DistributedArray:
+        """The conjugate transpose, or the transpose. An error of one rank before it is raised on all."""
+
+    def complete(self, matrix: DistributedArray, triangle: str, op: str = "C") -> None:
+        """Write the triangle that is not read, from the one that is, of a matrix that is its own transpose."""
+        with self.collect_errors():
+            clear_outside(local_elements(matrix), f"H{triangle}" if op == "C" else triangle)
+        turned = self.transpose(matrix, op)
+        with self.collect_errors():
+            if matrix.local is not None and turned.local is not None:
+                rows, columns, local = local_elements(turned)
+                clear_outside((rows, columns, local), "U" if triangle == "L" else "L")
+                _, *diagonal = diagonal_elements(rows, columns)
+                local[tuple(diagonal)] = 0
+                matrix.local[...] += turned.local
 
     @abstractmethod
     def from_first_rank(
@@ -271,10 +284,10 @@ class Grid(Place):
             self.facts.has_consumed = True
         return self.redistribute(name, source, target, local, out, overwrite=consumes)
 
-    def transpose(self, matrix: DistributedArray) -> DistributedArray:
+    def transpose(self, matrix: DistributedArray, op: str = "C") -> DistributedArray:
         self.run(lambda: None)
         target = self.layout((matrix.shape[1], matrix.shape[0]))
-        return self.array(target, self.redistribute("transpose", matrix.desc, target, matrix.local, op="C"))
+        return self.array(target, self.redistribute("transpose", matrix.desc, target, matrix.local, op=op))
 
     def from_first_rank(
         self, name: str, local: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]
@@ -351,9 +364,9 @@ class OneProcess(Place):
         out[:m, :n] = local
         return out
 
-    def transpose(self, matrix: DistributedArray) -> DistributedArray:
+    def transpose(self, matrix: DistributedArray, op: str = "C") -> DistributedArray:
         self.run(lambda: None)
-        return self.array(self.layout((matrix.shape[1], matrix.shape[0])), copy_whole(matrix.local, "C"))
+        return self.array(self.layout((matrix.shape[1], matrix.shape[0])), copy_whole(matrix.local, op))
 
     def from_first_rank(
         self, name: str, local: NDArray[Any] | None, shape: tuple[int, int], dtype: np.dtype[Any]
@@ -406,6 +419,7 @@ def is_whole_on(desc: Descriptor, rank: int) -> bool:
 
 
 def copy_whole(array: NDArray[Any] | None, op: str = "N") -> NDArray[Any]:
-    """A copy of a whole array, or of its conjugate transpose."""
+    """A copy of a whole array, or of its transpose or conjugate transpose."""
     assert array is not None
-    return np.array(array.conj().T if op == "C" else array, order="F")
+    turned = array if op == "N" else array.T
+    return np.array(turned.conj() if op == "C" else turned, order="F")

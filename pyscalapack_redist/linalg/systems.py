@@ -24,14 +24,16 @@ from .call import (
     routine,
 )
 from .check import NOT_SCALED, Check, Claim, Sums
-from .kernels import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs, pxtrsm
+from .kernels import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotri, pxpotrs, pxtrsm
 from .matrix_parts import clear_outside, diagonal_elements, hermitian_part, local_elements, times_powers
 from .operands import ShapeAndLayout, check_rows, check_square_matrix, shaped_like
 from .place import Place
+from .structures import GENERAL, Structure, part_of, require_structure
 
 R = TypeVar("R")
 # Bounds of errors of right results, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
+NO_EXCHANGES = np.zeros(0, np.intp)
 TRANS: dict[int | str, str] = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
@@ -43,9 +45,15 @@ def _check_system(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
 
 @routine
 def solve(
-    call: RoutineCall, a: DistributedArray, b: DistributedArray, **options: Unpack[PairOptions]
+    call: RoutineCall,
+    a: DistributedArray,
+    b: DistributedArray,
+    *,
+    assume_a: str = "gen",
+    lower: bool = False,
+    **options: Unpack[PairOptions],
 ) -> DistributedArray:
-    """Solve A X = B by LU factorisation, as `numpy.linalg.solve`. Collective over the communicator of the operands.
+    """Solve A X = B, as `numpy.linalg.solve` and `scipy.linalg.solve`. Collective over the communicator of the operands.
 
     Parameters
     ----------
@@ -53,6 +61,13 @@ def solve(
         A square matrix, in any layout.
     b : DistributedArray
         Right-hand sides: a matrix, or a vector of one dimension.
+    assume_a : {"gen", "sym", "her", "pos", "upper triangular", "lower triangular"}
+        What the matrix is; SciPy's long names "general", "symmetric", "hermitian" and "positive definite" are accepted as
+        well. "gen": by LU factors. "sym", "her": one triangle is read and completed, then by LU factors. "pos": one triangle
+        of a Hermitian positive definite matrix is read, by Cholesky factors, in about half the time. Of the triangular ones
+        that triangle is read, as by `solve_triangular`.
+    lower : bool
+        Which triangle is read with "sym", "her" and "pos".
     **options
         `overwrite_a`, `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`; by
         default X is in the layout of `b`.
@@ -65,21 +80,44 @@ def solve(
     Raises
     ------
     numpy.linalg.LinAlgError
-        The matrix is singular; says which pivot is zero.
+        The matrix is singular, and says which pivot is zero; or, with "pos", not positive definite, and says which leading
+        minor.
+    ValueError
+        `assume_a` is not one of these.
     """
-    problem = Problem(call, {"a": a, "b": b}, _check_system)
+    structure = Structure.of(assume_a, lower)
+    if structure is not None and structure.is_triangular:
+        of_triangle: Any = {name: value for name, value in options.items() if name != "overwrite_a"}
+        return solve_triangular(a, b, lower=structure.lower, **of_triangle)
+
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
+        require_structure(structure, assume_a)
+        return _check_system(a, b)
+
+    problem = Problem(call, {"a": a, "b": b}, check_arguments, parts=lambda: part_of(structure), lower=bool(lower))
+    assert structure is not None
+    is_definite = structure.name == "pos"
 
     def work(place: Place, scales: Scales) -> DistributedArray:
         verify = Check(place)
         y = verify.vectors(a.shape[0])
-        verify.add_operand("a", left=y, exponent=scales.matrix)
+        structure.add_products(verify, y, "left", scales.matrix)
         verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
-        matrix, sides = place.move("a", exponent=scales.matrix), moved_sides(place, scales.sides)
-        _, before = verify.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
-        require_system(verify, sides, before, matrix)
+        matrix, sides = structure.move(place, scales.matrix), moved_sides(place, scales.sides)
+
+        def solved() -> None:
+            if is_definite:
+                pxpotrf(matrix, structure.triangle)
+                pxpotrs(matrix, sides, structure.triangle)
+            else:
+                pxgetrs(matrix, pxgetrf(matrix), sides)
+
+        before = structure.products(verify.run(solved)[1], y, "left")
+        require_system(verify, sides, before, None if is_definite else matrix)
         return sides
 
-    return problem.to_result(attempt_in_range(problem, work, "getrf and p?getrs", scales_matrix=True))
+    routine_names = "potrf and p?potrs" if is_definite else "getrf and p?getrs"
+    return problem.to_result(attempt_in_range(problem, work, routine_names, scales_matrix=True))
 
 
 class Scales(NamedTuple):
@@ -89,6 +127,7 @@ class Scales(NamedTuple):
     sides: NDArray[np.int64] = NOT_SCALED
 
 
+NO_SCALES = Scales()
 ScaledWork = Callable[[Place, Scales], R]
 
 
@@ -190,19 +229,22 @@ def require_system(
 
 
 class _LUFactors(NamedTuple):
-    """Result of p?getrf: `pivots` are this rank's, `exchanges` those of all rows, from 0, on every rank."""
+    """Result of p?getrf: `pivots` are this rank's, `exchanges` those of all rows, from 0, on every rank.
+
+    Other factors, whose diagonal has the determinant too, have no exchanges.
+    """
 
     matrix: DistributedArray
-    pivots: NDArray[np.intc] | None
-    exchanges: NDArray[np.intp]
+    pivots: NDArray[np.intc] | None = None
+    exchanges: NDArray[np.intp] = NO_EXCHANGES
 
 
-def _factor_lu(place: Place, scales: Scales = Scales()) -> _LUFactors:  # noqa: B008 - a constant
+def _factor_lu(place: Place, scales: Scales = NO_SCALES, structure: Structure = GENERAL) -> _LUFactors:
     """Factor the operand a: P L (U y) = A y."""
     check = Check(place)
     y = check.vectors(place.operands["a"].shape[0])
-    check.add_operand("a", right=y, exponent=scales.matrix)
-    matrix = place.move("a", exponent=scales.matrix)
+    structure.add_products(check, y, "right", scales.matrix)
+    matrix = structure.move(place, scales.matrix)
     pivots: NDArray[np.intc] | None = None
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -215,6 +257,7 @@ def _factor_lu(place: Place, scales: Scales = Scales()) -> _LUFactors:  # noqa: 
 
     exchanges: NDArray[np.intp]
     exchanges, before = check.run(work, assemble(matrix.shape[0], np.intp))
+    before = structure.products(before, y, "right")
     if check.active:
         check.add("U", matrix, right=y, part="U", norm=False)
         check.add("L", matrix, right=check.sums()["U"].product, part="l", norm=False)
@@ -463,6 +506,19 @@ def cho_solve(
     return problem.to_result(attempt_in_range(problem, work, "potrs"))
 
 
+def require_diagonal(place: Place, matrix: DistributedArray) -> None:
+    """Require that no element of a triangle's diagonal is zero. Collective."""
+
+    def first_zero() -> int:
+        rows, columns, local = local_elements(matrix)
+        indices, down, across = diagonal_elements(rows, columns)
+        return int(indices[local[down, across] == 0].min(initial=matrix.shape[0]))
+
+    zero = place.run(first_zero, min)
+    if zero < matrix.shape[0]:
+        raise SingularError(f"the matrix is singular: element {zero + 1} (counted from 1) of its diagonal is zero")
+
+
 @routine
 def solve_triangular(
     call: RoutineCall,
@@ -504,11 +560,6 @@ def solve_triangular(
     problem = Problem(call, {"a": a, "b": b}, check_arguments, parts=lambda: {"a": part}, lower=bool(lower))
     letter = TRANS[trans]
 
-    def first_zero(matrix: DistributedArray) -> int:
-        rows, columns, local = local_elements(matrix)
-        indices, down, across = diagonal_elements(rows, columns)
-        return int(indices[local[down, across] == 0].min(initial=a.shape[0]))
-
     def work(place: Place, scales: Scales) -> DistributedArray:
         verify = Check(place)
         y = verify.vectors(a.shape[0])
@@ -516,10 +567,8 @@ def solve_triangular(
         verify.add_operand("a", *((None, x) if letter == "N" else (x, None)))
         verify.add_operand("b", left=y, columns=True, exponent=scales.sides)
         matrix, sides = place.move("a", read_only=True), moved_sides(place, scales.sides)
-        zero, before = verify.run(lambda: first_zero(matrix), min)
-        if zero < a.shape[0]:
-            raise SingularError(f"the matrix is singular: element {zero + 1} (counted from 1) of its diagonal is zero")
-        place.run(lambda: pxtrsm(matrix, sides, part, letter))
+        require_diagonal(place, matrix)
+        _, before = verify.run(lambda: pxtrsm(matrix, sides, part, letter))
         if verify.active:
             product = before["a"].product
             before["a"] = Sums(left=product.conj() if letter == "T" else product, norm=before["a"].norm)
@@ -530,20 +579,48 @@ def solve_triangular(
 
 
 @routine
-def inv(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]) -> DistributedArray:
-    """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
+def inv(
+    call: RoutineCall,
+    a: DistributedArray,
+    *,
+    assume_a: str = "gen",
+    lower: bool = False,
+    **options: Unpack[ResultOptions],
+) -> DistributedArray:
+    """Inverse of a matrix, as `numpy.linalg.inv` and `scipy.linalg.inv`. Collective, as `solve`.
 
     Parameters and errors are those of `solve`; by default the result is in the layout of `a`. If the norms of A and of
-    its inverse multiply to 1 / eps or more, the check says nothing.
+    its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed by `solve`, from
+    the identity.
     """
-    problem = Problem(call, {"a": a}, check_square_matrix)
+    structure = Structure.of(assume_a, lower)
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        require_structure(structure, assume_a)
+        return check_square_matrix(a)
+
+    problem = Problem(call, {"a": a}, check_arguments, parts=lambda: part_of(structure), lower=bool(lower))
+    assert structure is not None
+    triangle, is_definite = structure.triangle, structure.name == "pos"
+
+    def inverted(matrix: DistributedArray) -> None:
+        if is_definite:
+            pxpotrf(matrix, triangle)
+            pxpotri(matrix, triangle)
+        else:
+            pxgetri(matrix, pxgetrf(matrix))
 
     def work(place: Place, scales: Scales) -> DistributedArray:
         verify = Check(place)
         y = verify.vectors(a.shape[0])
-        verify.add_operand("a", right=y, exponent=scales.matrix)
-        matrix = place.move("a", exponent=scales.matrix)
-        _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
+        structure.add_products(verify, y, "right", scales.matrix)
+        matrix = structure.move(place, scales.matrix)
+        if structure.is_triangular:
+            matrix, before = _inverse_of_triangle(place, verify, matrix, triangle)
+        else:
+            before = structure.products(verify.run(lambda: inverted(matrix))[1], y, "right")
+        if is_definite:
+            place.complete(matrix, triangle)
         if verify.active:
             verify.add("x", matrix, right=before["a"].product)
 
@@ -555,7 +632,22 @@ def inv(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]
             verify.require(make_claims)
         return matrix
 
-    return problem.to_result(attempt_in_range(problem, work, "getrf and p?getri", scales_matrix=True))
+    names = {"pos": "potrf and p?potri"}.get(structure.name, "trsm" if structure.is_triangular else "getrf and p?getri")
+    return problem.to_result(attempt_in_range(problem, work, names, scales_matrix=True))
+
+
+def _inverse_of_triangle(
+    place: Place, check: Check, matrix: DistributedArray, triangle: str
+) -> tuple[DistributedArray, dict[str, Sums]]:
+    """The inverse of a triangle, and the sums of a check. Collective."""
+    inverse = place.zeros((matrix.shape[0], matrix.shape[1]))
+    with place.collect_errors():
+        rows, columns, local = local_elements(inverse)
+        _, *diagonal = diagonal_elements(rows, columns)
+        local[tuple(diagonal)] = 1
+    require_diagonal(place, matrix)
+    _, sums = check.run(lambda: pxtrsm(matrix, inverse, triangle))
+    return inverse, sums
 
 
 class SlogdetResult(NamedTuple):
@@ -574,13 +666,22 @@ class SlogdetResult(NamedTuple):
 
 
 @routine
-def slogdet(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOptions]) -> SlogdetResult:
+def slogdet(
+    call: RoutineCall,
+    a: DistributedArray,
+    *,
+    assume_a: str = "gen",
+    lower: bool = False,
+    **options: Unpack[FactorOptions],
+) -> SlogdetResult:
     """Sign and logarithm of the determinant, as `numpy.linalg.slogdet`. Collective, as `solve`.
 
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A square matrix, in any layout.
+    assume_a, lower
+        As for `solve`; with "pos" the factors are Cholesky's, and of a triangle the diagonal alone is read.
     **options
         `overwrite_a`, `check`, `layout`: as for all routines of `linalg`; infs and NaNs are accepted, as by NumPy,
         and their factors are not checked.
@@ -593,49 +694,86 @@ def slogdet(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOpti
     Raises
     ------
     numpy.linalg.LinAlgError
-        Numbers of the factors overflow.
+        Numbers of the factors overflow, or the matrix is not positive definite with "pos".
+    ValueError
+        `assume_a` is not one of those.
     """
-    return _slogdet(call, a)
+    return _slogdet(call, a, assume_a, lower)
 
 
 @routine
-def det(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOptions]) -> np.inexact[Any]:
+def det(
+    call: RoutineCall,
+    a: DistributedArray,
+    *,
+    assume_a: str = "gen",
+    lower: bool = False,
+    **options: Unpack[FactorOptions],
+) -> np.inexact[Any]:
     """Determinant, as `numpy.linalg.det`, on every rank. Collective, as `solve`.
 
     Parameters and errors are those of `slogdet`.
     """
-    sign, logarithm = _slogdet(call, a)
+    sign, logarithm = _slogdet(call, a, assume_a, lower)
     determinant: np.inexact[Any] = sign * np.exp(logarithm)
     return determinant
 
 
-def _slogdet(call: RoutineCall, a: DistributedArray) -> SlogdetResult:
-    problem = Problem(call, {"a": a}, check_square_matrix)
+def _slogdet(call: RoutineCall, a: DistributedArray, assume_a: str, lower: bool) -> SlogdetResult:
+    structure = Structure.of(assume_a, lower)
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        require_structure(structure, assume_a)
+        return check_square_matrix(a)
+
+    has_factors = structure is None or not structure.is_triangular
+    problem = Problem(
+        call, {"a": a}, check_arguments, parts=lambda: part_of(structure), has_layout=has_factors, lower=bool(lower)
+    )
+    assert structure is not None
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
-    try:
-        factors, scales = problem.attempt(
-            lambda place: _in_range(place, _factor_lu, True), "getrf"
-        )
-    except SingularError:
-        return SlogdetResult(number(0), real(-np.inf))
-    except np.linalg.LinAlgError:
-        if math.isfinite(problem.operands.magnitudes["a"]):
-            raise
-        return SlogdetResult(number(np.nan), real(np.nan))
-    matrix, pivots, _ = factors
+    factors, scales = _LUFactors(a), NO_SCALES
+    if has_factors:
+        is_definite = structure.name == "pos"
+        factor = _factor_cholesky if is_definite else _factor_lu
 
-    def work() -> tuple[Any, Any] | None:
-        desc = matrix.desc
-        if pivots is None or desc.coords is None:
-            return None
-        rows, diagonal = desc.global_indices(0), diagonal_of(matrix)
-        exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
-        signs, logarithms = _signs_and_logarithms(diagonal)
-        return (-1) ** int(exchanges) * np.prod(signs), np.sum(logarithms)
+        def work(place: Place) -> tuple[_LUFactors, Scales]:
+            return _in_range(place, lambda place, scales: factor(place, scales, structure), True)
 
-    parts = call.run(work, lambda replies: [part for part in replies if part is not None])
+        try:
+            factors, scales = problem.attempt(work, "potrf" if is_definite else "getrf")
+        except SingularError:
+            return SlogdetResult(number(0), real(-np.inf))
+        except np.linalg.LinAlgError:
+            if math.isfinite(problem.operands.magnitudes["a"]):
+                raise
+            return SlogdetResult(number(np.nan), real(np.nan))
+
+    def diagonal() -> tuple[Any, Any]:
+        desc, pivots, exchanges = factors.matrix.desc, factors.pivots, 0
+        if pivots is not None and desc.coords is not None and desc.coords[1] == 0:
+            rows = desc.global_indices(0)
+            exchanges = int(np.count_nonzero(pivots[: rows.size] != rows + 1))
+        signs, logarithms = _signs_and_logarithms(diagonal_of(factors.matrix))
+        if structure.name == "pos":
+            signs, logarithms = signs * signs, 2 * logarithms
+        return (-1) ** exchanges * np.prod(signs), np.sum(logarithms)
+
+    parts = call.run(diagonal, list)
+    sign = number(np.prod([sign for sign, _ in parts]))
     logarithm = sum([size for _, size in parts]) + a.shape[0] * scales.matrix * math.log(2)
-    return SlogdetResult(number(np.prod([sign for sign, _ in parts])), real(logarithm))
+    return SlogdetResult(sign, real(logarithm if sign else -np.inf))
+
+
+def _factor_cholesky(place: Place, scales: Scales, structure: Structure) -> _LUFactors:
+    """Factor the positive definite operand a: L (L^H y) = A y."""
+    check, lower = Check(place), structure.lower
+    y = check.vectors(place.operands["a"].shape[0])
+    structure.add_products(check, y, "right", scales.matrix)
+    matrix = structure.move(place, scales.matrix)
+    _, before = check.run(lambda: pxpotrf(matrix, structure.triangle))
+    require_cholesky(check, matrix, lower, before.get("a"), y)
+    return _LUFactors(matrix)
 
 
 def _signs_and_logarithms(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:

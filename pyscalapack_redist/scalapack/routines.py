@@ -499,6 +499,26 @@ def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str 
     """
 
 
+@row("potri", "uplo n a info", ALIGNED, failure=(LinAlgError, SINGULAR))
+def pxpotri(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> None:
+    """Inverse from the factor of `pxpotrf`, in place, by ScaLAPACK's p?potri. Collective over the grid.
+
+    Parameters
+    ----------
+    a, desc, uplo
+        As left by, and given to, `pxpotrf`; that triangle is overwritten by the one of the inverse.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A diagonal element of the factor is zero; says which.
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
 # -- with docstrings that are completed
 
 
