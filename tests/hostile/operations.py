@@ -846,6 +846,26 @@ LINALG: dict[str, Operation] = {
         check=lambda x, a: system(a, x, a),
         consumes="a",
     ),
+    "solve assume_a=pos": of(
+        lambda a, b: linalg.solve(a, b, assume_a="pos", lower=True), None, "positive sides", check=check_cho_solve
+    ),
+    "solve assume_a=her": of(
+        lambda a, b: linalg.solve(a, b, assume_a="her", lower=True), None, "symmetric sides", check=check_cho_solve
+    ),
+    "inv assume_a=pos": of(
+        lambda a: linalg.inv(a, assume_a="pos", lower=True),
+        None,
+        "positive",
+        check=lambda x, a: system(mirrored(a), x, np.eye(len(a), dtype=a.dtype)),
+    ),
+    "det assume_a=upper triangular": of(
+        lambda a: linalg.det(a, assume_a="upper triangular"), lambda a: np.linalg.det(np.triu(a)), "square"
+    ),
+    "slogdet assume_a=pos": of(
+        lambda a: linalg.slogdet(a, assume_a="pos", lower=True),
+        lambda a: tuple(np.linalg.slogdet(mirrored(a))),
+        "positive",
+    ),
     "solve check=False": of(lambda a, b: linalg.solve(a, b, check=False), None, "square sides", check=check_solve),
     "lu_factor": of(linalg.lu_factor, None, check=check_lu),
     "lu_factor overwrite_a": of(lambda a: linalg.lu_factor(a, overwrite_a=True), None, check=check_lu, consumes="a"),

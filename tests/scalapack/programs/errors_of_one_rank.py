@@ -128,6 +128,8 @@ def routines(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]
         "solve": lambda **k: linalg.solve(o["a"], o["b"], **k),
         "lu_factor": lambda **k: linalg.lu_factor(o["a"], **k),
         "lu_solve": lambda **k: linalg.lu_solve(lu, o["b"], **k),
+        "solve, pos": lambda **k: linalg.solve(o["p"], o["b"], assume_a="pos", **k),
+        "inv, sym": lambda **k: linalg.inv(o["a"], assume_a="sym", **k),
         "cholesky": lambda **k: linalg.cholesky(o["p"], **k),
         "cho_solve": lambda **k: linalg.cho_solve(cholesky, o["b"], **k),
         "solve_triangular": lambda **k: linalg.solve_triangular(o["p"], o["b"], 2, **k),

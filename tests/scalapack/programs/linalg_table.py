@@ -80,6 +80,20 @@ class Case:
         unread = np.triu(np.full_like(whole, 99), 1)
         return np.tril(whole) + unread if lower else np.triu(whole) + unread.T
 
+    def structured(self, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A matrix as the option `assume_a` has it, and what is passed for it."""
+        name, general = self.options.get("assume_a", "gen"), self.regular(n)
+        if name.startswith("gen"):
+            return general, general
+        if name.startswith(("upper", "lower")):
+            keep, general = (np.tril if name.startswith("lower") else np.triu), general + 3 * np.eye(n, dtype=self.dtype)
+            return keep(general), np.where(keep(np.ones((n, n))) == 0, 99, general).astype(self.dtype)
+        turned = general.T if name.startswith("sym") else general.conj().T
+        matrix = self.positive(n) if name.startswith("pos") else (general + turned).astype(self.dtype)
+        if not name.startswith("pos") and n and np.linalg.cond(matrix) > 1000:
+            return self.structured(n)
+        return matrix, self.triangle(matrix)
+
     def put(self, whole: NDArray[Any]) -> psr.DistributedArray:
         possible = layouts(whole.shape)
         desc = possible[self.rng.integers(len(possible))]
@@ -125,8 +139,8 @@ class Case:
 
 
 def solve(case: Case) -> None:
-    matrix, sides = case.regular(case.shape[0]), case.random(*case.shape)
-    x = case.call(case.put(matrix), case.put(sides), work=matrix.shape, like=sides.shape)
+    (matrix, stored), sides = case.structured(case.shape[0]), case.random(*case.shape)
+    x = case.call(case.put(stored), case.put(sides), work=matrix.shape, like=sides.shape)
     near(matrix @ whole_of(x), sides)
 
 
@@ -177,19 +191,19 @@ def solve_triangular(case: Case) -> None:
 
 
 def inv(case: Case) -> None:
-    matrix = case.regular(case.shape[0])
-    result = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape))
+    matrix, stored = case.structured(case.shape[0])
+    result = whole_of(case.call(case.put(stored), work=matrix.shape, like=matrix.shape))
     near(matrix @ result, np.eye(*matrix.shape, dtype=case.dtype))
 
 
 def det(case: Case) -> None:
-    matrix = case.regular(case.shape[0])
-    near(case.call(case.put(matrix), work=matrix.shape), np.linalg.det(matrix))
+    matrix, stored = case.structured(case.shape[0])
+    near(case.call(case.put(stored), work=matrix.shape), np.linalg.det(matrix))
 
 
 def slogdet(case: Case) -> None:
-    matrix = case.regular(case.shape[0])
-    for result, expected in zip(case.call(case.put(matrix), work=matrix.shape), np.linalg.slogdet(matrix), strict=True):
+    matrix, stored = case.structured(case.shape[0])
+    for result, expected in zip(case.call(case.put(stored), work=matrix.shape), np.linalg.slogdet(matrix), strict=True):
         near(result, expected)
 
 
@@ -405,16 +419,20 @@ VALUES = [
     {"subset_by_value": part} for part in ((3, 6), (-np.inf, 1), (14, np.inf), (5, 5), (-np.inf, np.inf), (0, 12))
 ]
 
+STRUCTURES = [
+    *({"assume_a": name, "lower": True} for name in ("sym", "hermitian", "pos")),
+    *({"assume_a": name} for name in ("symmetric", "her", "positive definite", "upper triangular", "lower triangular")),
+]
 TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[dict[str, Any]]]] = [
-    (solve, SYSTEMS, [{}]),
+    (solve, SYSTEMS, [{}, *STRUCTURES]),
     (lu_factor, SQUARES, [{}]),
     (lu_solve, SYSTEMS, [{"trans": 0}, {"trans": 1}, {"trans": 2}]),
     (cholesky, SQUARES, [{}, *BOTH]),
     (cho_solve, SYSTEMS, [{}, *BOTH]),
     (solve_triangular, SYSTEMS, [{}, {"trans": 1}, {"trans": 2, "lower": True}, {"trans": "C"}, {"lower": True}]),
-    (inv, SQUARES, [{}]),
-    (det, SQUARES, [{}]),
-    (slogdet, SQUARES, [{}]),
+    (inv, SQUARES, [{}, *STRUCTURES]),
+    (det, SQUARES, [{}, *STRUCTURES]),
+    (slogdet, SQUARES, [{}, *STRUCTURES]),
     (matmul, [(11, 7, 9), (1, 1, 1), (0, 3, 2), (3, 0, 2), (2, 3, 0), (9, 14)], [{}]),
     (norm, [(11, 7), (1, 1), (0, 3), (5, 12)], [{"ord": order} for order in (None, "fro", 1, np.inf, 2, -2, "nuc")]),
     (norm, [(14,), (1,), (0,), (9,)], [{"ord": order} for order in (None, 1, 2, np.inf)]),

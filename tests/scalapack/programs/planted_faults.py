@@ -51,6 +51,10 @@ def third(a: psr.DistributedArray) -> tuple[int, int]:
 ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, str]] = {
     "solve": (lambda a, b, p: linalg.solve(a, b), systems, "pxgetrs", 2, "n n"),
     "inv": (lambda a, b, p: linalg.inv(a), systems, "pxgetri", 0, "n n"),
+    "solve, pos": (lambda a, b, p: linalg.solve(p, b, assume_a="pos"), systems, "pxpotrs", 1, "n n"),
+    "solve, sym": (lambda a, b, p: linalg.solve(a, b, assume_a="sym"), systems, "pxgetrs", 2, "n n"),
+    "inv, pos": (lambda a, b, p: linalg.inv(p, assume_a="pos"), systems, "pxpotri", 0, "n n"),
+    "inv, triangle": (lambda a, b, p: linalg.inv(p, assume_a="lower triangular"), systems, "pxtrsm", 1, "n n"),
     "lu_factor": (lambda a, b, p: linalg.lu_factor(a), systems, "pxgetrf", 0, "n n"),
     "lu_solve": (lambda a, b, p: linalg.lu_solve(linalg.lu_factor(a, check=False), b, 2), systems, "pxgetrs", 2, "n n"),
     "cholesky": (lambda a, b, p: linalg.cholesky(p, True), systems, "pxpotrf", 0, "n n"),

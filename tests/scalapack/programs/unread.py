@@ -140,6 +140,12 @@ def solve(case: Case) -> Any:
     a, b = case.regular(), case.random(N, *[3, 2][: case.rng.integers(2)])
     x = linalg.solve(case.put(a, overwrite=True), case.put(b), **options_of(case))
     yield whole_of(x), np.linalg.solve(a, b)
+    a, name = case.hermitian(9), ["pos", "her"][case.rng.integers(2)]
+    part = "HL" if case.lower else "HU"
+    x = linalg.solve(case.put(a, part, overwrite=True), case.put(b), assume_a=name, lower=case.lower, **options_of(case))
+    yield whole_of(x), np.linalg.solve(a, b)
+    x = linalg.inv(case.put(a, part, overwrite=True), assume_a=name, lower=case.lower, **options_of(case))
+    yield whole_of(x), np.linalg.inv(a)
 
 
 def lu_solve(case: Case) -> Any:
