@@ -44,6 +44,7 @@ class Request:
     subset_by_value: Any = None
     type: Any = 1
     driver: Any = "auto"
+    factor_lower: bool | None = None  # of the Cholesky factor that is given for b; None: b is the matrix
 
     def check(self, a: DistributedArray, b: DistributedArray | None = None) -> ShapeAndLayout:
         """Check all of it, and the shapes of the matrices; returns that of the vectors."""
@@ -264,15 +265,12 @@ def pairs_of_two(place: Place, request: Request, way: Way) -> Pairs:
     check, is_whole = Check(place), way.require is _require_all
     y = check.vectors(place.operands["a"].shape[0])
     check.add_operand("a", right=y)
-    check.add_operand("b", right=y)
-    sums = check.sums()
+    sums = _with_product_of_b(place, request, check, y, "b")
     if check.active and is_whole and request.type == 3:
         check.add_operand("a", right=sums["b"].product, name="ab")
-        check.add_operand("b", right=check.sums()["ab"].product, name="bab")
-        sums |= check.sums()
+        sums |= _with_product_of_b(place, request, check, check.sums()["ab"].product, "bab")
     standard = StandardProblem(place, request, check, y, place.move("a"))
-    factor = place.move("b")
-    place.run(lambda: _factor(factor, request.triangle))
+    factor = _factor_of_b(place, request)
     if is_whole or not check.active:
         standard.scale = place.run(lambda: _reduce(standard, factor), max)
     else:
@@ -292,6 +290,28 @@ def pairs_of_two(place: Place, request: Request, way: Way) -> Pairs:
 
 
 # -- the steps of the last one
+
+
+def _with_product_of_b(place: Place, request: Request, check: Check, x: NDArray[Any], name: str) -> dict[str, Sums]:
+    """Sums of all that has been added, and of B x by this name, also where b is the factor F of B = F F^H. Collective."""
+    lower = request.factor_lower
+    if lower is None or not check.active:
+        check.add_operand("b", right=x, name=name)
+        return check.sums()
+    check.add_factor("f", place.operands["b"], lower, x, adjoint=True, norm=True)
+    sums = check.sums()
+    check.add_factor(name, place.operands["b"], lower, sums["f"].product)
+    return sums | {name: Sums(check.sums()[name].product, norm=sums["f"].norm ** 2)}
+
+
+def _factor_of_b(place: Place, request: Request) -> DistributedArray:
+    """The Cholesky factor of B, in the triangle that is read of A. Collective."""
+    factor = place.move("b", read_only=request.factor_lower is not None)
+    if request.factor_lower is None:
+        place.run(lambda: _factor(factor, request.triangle))
+    elif request.factor_lower != (request.triangle == "L"):
+        return place.transpose(factor)
+    return factor
 
 
 def _factor(matrix: DistributedArray, triangle: str) -> None:

@@ -19,6 +19,7 @@ from .matrix_parts import hermitian_part
 from .operands import ShapeAndLayout, check_square_matrix, shaped_like
 from .place import Place
 from .solver_rules import check_layout, find_broken_rule
+from .systems import unpack_pair
 from .tridiagonal import FEW
 
 PART_ON_ONE = 192  # order from which one process takes less time for some vectors than for all
@@ -52,7 +53,7 @@ class EighOptions(PairOptions, total=False):
 @overload
 def eigh(
     a: DistributedArray,
-    b: DistributedArray | None = ...,
+    b: DistributedArray | tuple[DistributedArray, bool] | None = ...,
     *,
     eigvals_only: Literal[False] = ...,
     **options: Unpack[EighOptions],
@@ -62,7 +63,7 @@ def eigh(
 @overload
 def eigh(
     a: DistributedArray,
-    b: DistributedArray | None = ...,
+    b: DistributedArray | tuple[DistributedArray, bool] | None = ...,
     *,
     eigvals_only: Literal[True],
     **options: Unpack[EighOptions],
@@ -73,7 +74,7 @@ def eigh(
 def eigh(
     call: RoutineCall,
     a: DistributedArray,
-    b: DistributedArray | None = None,
+    b: DistributedArray | tuple[DistributedArray, bool] | None = None,
     *,
     lower: bool = True,
     eigvals_only: bool = False,
@@ -94,8 +95,9 @@ def eigh(
     ----------
     a : DistributedArray
         A matrix, in any layout.
-    b : DistributedArray, optional
-        A symmetric or Hermitian, positive definite matrix of the shape of `a`.
+    b : DistributedArray, or (DistributedArray, bool), optional
+        A symmetric or Hermitian, positive definite matrix of the shape of `a`; or what `cho_factor` made of it, as where many
+        problems have one `b`.
     lower : bool
         Which triangle of both is read.
     eigvals_only : bool
@@ -137,9 +139,14 @@ def eigh(
         With `driver="elpa"`: the dtype is of single precision, or `layout` breaks a rule of ELPA.
     """
 
-    request = Request(lower, eigvals_only, subset_by_index, subset_by_value, type, driver)
-    operands = {"a": a} if b is None else {"a": a, "b": b}
-    problem = Problem(call, operands, request.check, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
+    matrix, factor_lower = unpack_pair("b", b) if isinstance(b, tuple) else (b, None)
+    factor_lower = None if factor_lower is None else bool(factor_lower)
+    request = Request(lower, eigvals_only, subset_by_index, subset_by_value, type, driver, factor_lower)
+    operands, parts = {"a": a}, {"a": hermitian_part(lower)}
+    if matrix is not None:
+        operands["b"] = matrix
+        parts["b"] = hermitian_part(lower) if factor_lower is None else "L" if factor_lower else "U"
+    problem = Problem(call, operands, request.check, parts=lambda: parts, factor_lower=factor_lower)
     values, vectors = _eigenpairs(problem, request)
     if vectors is None:
         return values

@@ -332,7 +332,7 @@ def lu_solve(
     ValueError
         `trans` is not one of these.
     """
-    lu, piv = _unpack_pair("lu_and_piv", lu_and_piv)
+    lu, piv = unpack_pair("lu_and_piv", lu_and_piv)
 
     def check_arguments(lu: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
         if not isinstance(trans, int | np.integer) or trans not in (0, 1, 2):
@@ -378,7 +378,7 @@ def lu_solve(
     return problem.to_result(attempt_in_range(problem, work, "getrs"))
 
 
-def _unpack_pair(name: str, factors: Any) -> tuple[Any, Any]:
+def unpack_pair(name: str, factors: Any) -> tuple[Any, Any]:
     """Both parts of a pair of factors. If there is no pair, the parts do not pass the checks."""
     return tuple(factors) if isinstance(factors, tuple | list) and len(factors) == 2 else (factors, name)
 
@@ -483,7 +483,7 @@ def cho_solve(
         `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for `solve`; the result is checked against the
         factor.
     """
-    c, lower = _unpack_pair("c_and_lower", c_and_lower)
+    c, lower = unpack_pair("c_and_lower", c_and_lower)
     part = "L" if lower else "U"
     problem = Problem(call, {"c": c, "b": b}, _check_system, parts=lambda: {"c": part}, lower=bool(lower))
 

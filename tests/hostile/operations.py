@@ -921,6 +921,9 @@ LINALG: dict[str, Operation] = {
         lambda a: linalg.eigh(a, subset_by_index=(0, min(2, a.shape[0] - 1))), None, "symmetric", check=check_eigh
     ),
     "eigh of two": of(linalg.eigh, None, "symmetric positive", check=check_eigh),
+    "eigh of a factor": of(
+        lambda a, b: linalg.eigh(a, linalg.cho_factor(b, lower=True)), None, "symmetric positive", check=check_eigh
+    ),
     "eigvalsh": of(linalg.eigvalsh, np.linalg.eigvalsh, "symmetric"),
     "lstsq": of(lambda a, b: linalg.lstsq(a, b)[0], lambda a, b: least_squares(a, b)[0], "tall tall-sides"),
     "lstsq residuals": of(lambda a, b: linalg.lstsq(a, b)[1], lambda a, b: least_squares(a, b)[1], "tall tall-sides"),
@@ -1169,6 +1172,7 @@ OPERATIONS |= {
             lambda a: np.linalg.cholesky(np.tril(a)) + np.triu(a, 1),
             "positive",
         ),
+        "pxpotri": thin(lambda s: scalapack.pxpotri(fitting(s.a)), None, "positive"),
         "pxpotrs": thin(lambda s: scalapack.pxpotrs(fitting(s.a), s.copy("b")), None, "positive square"),
         "pxstedc": thin(
             lambda s: scalapack.pxstedc(

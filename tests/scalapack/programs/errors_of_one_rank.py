@@ -146,6 +146,7 @@ def routines(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]
         "some of eigh": lambda **k: linalg.eigh(o["s"], subset_by_index=(2, 3), **k),
         "many of eigh": lambda **k: linalg.eigh(o["s"], subset_by_index=(1, 9), **k),
         "generalized eigh": lambda **k: linalg.eigh(o["s"], o["p"], **k),
+        "eigh of a factor": lambda **k: linalg.eigh(o["s"], linalg.cho_factor(o["p"]), **k),
         "some of generalized eigh": lambda **k: linalg.eigh(o["s"], o["p"], subset_by_index=(2, 3), **k),
         "qr": lambda **k: linalg.qr(o["a"], **k),
         "svd": lambda **k: linalg.svd(o["a"], **k),

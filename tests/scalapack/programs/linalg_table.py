@@ -301,10 +301,13 @@ def eigh(case: Case) -> None:
     """A standard or, with a type, a generalized problem."""
     n = case.shape[0]
     kind, subset, interval = (case.options.get(name) for name in ("type", "subset_by_index", "subset_by_value"))
-    special, case.options = case.options.get("kind"), {k: v for k, v in case.options.items() if k != "kind"}
+    special, factored = case.options.get("kind"), case.options.get("factored")
+    case.options = {k: v for k, v in case.options.items() if k not in ("kind", "factored")}
     matrix = SPECIAL[special](case, n) if special else case.hermitian(n)
     positive = case.positive(n) if kind else np.eye(n, dtype=case.dtype)
-    operands = [case.put(case.triangle(whole)) for whole in (matrix, positive)[: 2 if kind else 1]]
+    operands: list[Any] = [case.put(case.triangle(whole)) for whole in (matrix, positive)[: 2 if kind else 1]]
+    if factored is not None:  # the factor of either triangle, beside what it means nothing
+        operands[1] = linalg.cho_factor(case.put(positive), lower=factored)
     if subset is not None:
         case.options = {**case.options, "subset_by_index": (subset[0], n - 1 + min(0, subset[1]))}
         subset = case.options["subset_by_index"]
@@ -456,6 +459,11 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
         [{**kind, **part} for kind in GENERALIZED for part in (ENDS[0], ENDS[2], ENDS[4], VALUES[0], VALUES[3])],
     ),
     (eigh, [(13,), (3,)], GENERALIZED),
+    (
+        eigh,
+        [(13,), (1,)],
+        [{**kind, "factored": factored, **part} for kind in GENERALIZED for factored in (True, False) for part in ({}, SUBSETS[0])],
+    ),
     (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
     (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),
     (svd, MATRICES, [{}, {"full_matrices": False}, {"compute_uv": False}]),

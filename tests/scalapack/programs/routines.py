@@ -108,6 +108,8 @@ def linear_systems(x: Operands, n: int) -> None:
             c, _ = x.local(keep(hermitian))
             scalapack.pxsygst(*x.wrap(c, desc), *x.wrap(a, desc), uplo=uplo, problem=problem, **more)
             near(keep(whole_of(desc, c, x.dtype)), keep(left @ hermitian @ left.conj().T), f"{uplo} {problem}")
+        scalapack.pxpotri(*x.wrap(a, desc), uplo=uplo, **more)
+        near(keep(whole_of(desc, a, x.dtype)), keep(np.linalg.inv(positive)), uplo)
 
 
 def square_factor(x: Operands, order: int, sides: str, multiply: Callable[..., None]) -> NDArray[Any]:
