@@ -760,9 +760,9 @@ def _slogdet(call: RoutineCall, a: DistributedArray, assume_a: str, lower: bool)
         return (-1) ** exchanges * np.prod(signs), np.sum(logarithms)
 
     parts = call.run(diagonal, list)
-    sign = number(np.prod([sign for sign, _ in parts]))
     logarithm = sum([size for _, size in parts]) + a.shape[0] * scales.matrix * math.log(2)
-    return SlogdetResult(sign, real(logarithm if sign else -np.inf))
+    sign = np.nan if np.isnan(logarithm) else np.prod([sign for sign, _ in parts])  # NaN: of 0 times infinity
+    return SlogdetResult(number(sign), real(logarithm))
 
 
 def _factor_cholesky(place: Place, scales: Scales, structure: Structure) -> _LUFactors:
@@ -783,4 +783,4 @@ def _signs_and_logarithms(numbers: NDArray[Any]) -> tuple[NDArray[Any], NDArray[
     exponents = np.frexp(np.maximum(np.abs(numbers.real), np.abs(numbers.imag)))[1]
     moderate = times_powers(numbers.astype(np.complex128), -exponents)
     sizes = np.abs(moderate)
-    return moderate / sizes, np.log(sizes) + exponents * math.log(2)
+    return np.divide(moderate, sizes, out=moderate, where=sizes != 0), np.log(sizes) + exponents * math.log(2)

@@ -461,8 +461,8 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (eigh, [(13,), (3,)], GENERALIZED),
     (
         eigh,
-        [(13,), (1,)],
-        [{**kind, "factored": factored, **part} for kind in GENERALIZED for factored in (True, False) for part in ({}, SUBSETS[0])],
+        [(13,)],
+        [{**kind, "factored": lower, **part} for kind in GENERALIZED for lower in (True, False) for part in ({}, SUBSETS[0])],
     ),
     (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
     (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),
