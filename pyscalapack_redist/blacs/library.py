@@ -29,7 +29,10 @@ ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 ROUTINES = (
     *(
         f"p{letter}{name}_"
-        for name in ("gemm", "lange", "potrf", "potri", "potrs", "getri", "geqrf", "gebrd", "gesvd", "gels", "trsm", "trmm")
+        for name in (
+            *("gemm", "lange", "trsm", "trmm", "potrf", "potri", "potrs", "getri"),
+            *("geqpf", "geqrf", "gebrd", "gesvd", "gels"),
+        )
         for letter in "sdcz"
     ),
     *(

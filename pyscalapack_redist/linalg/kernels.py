@@ -27,7 +27,7 @@ from ..errors import LibraryError
 from ..layout.array_arithmetic import Distributed
 from ..scalapack.calls import ConvergenceError, SingularError, require_finite, workspace_size
 from ..scalapack.matrix_operands import KIND_OF_DTYPE, LIMIT, are_finite, full_name
-from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, SingularTriplets, Tridiagonal
+from ..scalapack.table import NOT_POSITIVE, SINGULAR, Eigenpairs, PivotedQR, SingularTriplets, Tridiagonal
 from ..scalapack.workspace import checked_lapack_sizes, lapack_sizes
 from .solver_rules import FAMILY
 
@@ -327,6 +327,16 @@ def pxgeqrf(a: Matrix) -> NDArray[Any]:
     tau = np.zeros(min(a.shape), a.dtype)
     _call("geqrf", a, *a.shape, a, tau, work="work", least={"work": a.shape[1]})
     return tau
+
+
+@row
+def pxgeqpf(a: Matrix) -> PivotedQR:
+    """?geqp3."""
+    columns, tau = np.zeros(a.shape[1], np.intc), np.zeros(min(a.shape), a.dtype)
+    spare = np.zeros(2 * a.shape[1], a.real.dtype)
+    fixed = (spare,) if a.dtype.kind == "c" else ()
+    _call("geqp3", a, *a.shape, a, columns, tau, work="work", fixed=fixed, least={"work": 3 * a.shape[1] + 1})
+    return PivotedQR(columns, tau)
 
 
 @row

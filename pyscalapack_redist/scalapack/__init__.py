@@ -5,6 +5,7 @@ from .routines import (
     pxgels,
     pxgemm,
     pxgemr2d,
+    pxgeqpf,
     pxgeqrf,
     pxgesvd,
     pxgetrf,
@@ -27,17 +28,19 @@ from .routines import (
     pxtrmr2d,
     pxtrsm,
 )
-from .table import Bidiagonal, Eigenpairs, SingularTriplets, Tridiagonal
+from .table import Bidiagonal, Eigenpairs, PivotedQR, SingularTriplets, Tridiagonal
 
 __all__ = [
     "Bidiagonal",
     "Eigenpairs",
+    "PivotedQR",
     "SingularTriplets",
     "Tridiagonal",
     "pxgebrd",
     "pxgels",
     "pxgemm",
     "pxgemr2d",
+    "pxgeqpf",
     "pxgeqrf",
     "pxgesvd",
     "pxgetrf",

@@ -45,7 +45,17 @@ from .calls import (
 from .docstrings import complete
 from .matrix_operands import KIND_OF_DTYPE, diagonal_places, operand
 from .scaling import Scale
-from .table import NOT_POSITIVE, SINGULAR, Bidiagonal, Eigenpairs, LibraryCall, Routine, SingularTriplets, Tridiagonal
+from .table import (
+    NOT_POSITIVE,
+    SINGULAR,
+    Bidiagonal,
+    Eigenpairs,
+    LibraryCall,
+    PivotedQR,
+    Routine,
+    SingularTriplets,
+    Tridiagonal,
+)
 
 R = TypeVar("R")
 Local = NDArray[Any] | None
@@ -562,6 +572,28 @@ def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: Comm = None) -
     -------
     float or None
         The norm on all ranks of the grid; None outside.
+    """
+
+
+@row(
+    "geqpf",
+    "m n a new_columns new_tau work rwork info",
+    (checks.check_aligned,),
+    results="new_columns new_tau",
+    result_outside=PivotedQR(None, None),
+)
+def pxgeqpf(a: Local, desc: Descriptor, *, comm: Comm = None) -> PivotedQR:
+    """QR factorisation with column exchanges in place, by ScaLAPACK's p?geqpf: A P = Q R.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten: R in its upper trapezoid, the reflectors of Q below.
+
+    Returns
+    -------
+    PivotedQR
+        `columns`, which A P has, and `tau`.
     """
 
 

@@ -83,6 +83,21 @@ class SingularTriplets(NamedTuple):
     right: NDArray[Any] | None
 
 
+class PivotedQR(NamedTuple):
+    """The result of `pxgeqpf`, beside the matrix; both fields are None on a rank outside the grid.
+
+    Attributes
+    ----------
+    columns : ndarray of int or None
+        For each local column of A P the column of A that it was, counted from 1.
+    tau : ndarray or None
+        Factors of the reflectors, as `pxorgqr` takes them.
+    """
+
+    columns: NDArray[Any] | None
+    tau: NDArray[Any] | None
+
+
 class Bidiagonal(NamedTuple):
     """The result of `pxgebrd`, beside the matrix; all fields are None on a rank outside the grid.
 
@@ -410,6 +425,7 @@ ARGUMENTS: dict[str, Callable[[LibraryCall], Any]] = {
     "factors": _reflector_factors,
     **dict.fromkeys(("d", "e"), _bidiagonal_vector(real=True)),
     **dict.fromkeys(("tau_q", "tau_p"), _bidiagonal_vector(real=False)),
+    "new_columns": lambda call: np.zeros(max(1, call.desc.local_shape[1]), np.intc),
     "new_tau": lambda call: np.zeros(max(1, call.desc.local_shape[1]), call.dtype),
     "tau": _orgqr_factors,
     # results

@@ -87,6 +87,13 @@ def _factor(call: CallArguments) -> int:
     return block * (rows + columns + block)
 
 
+def _geqpf(call: CallArguments) -> Sizes:
+    _, _, _, rows, columns = call.sizes
+    if call.is_complex:
+        return {"work": max(3, rows + columns), "rwork": 2 * columns}
+    return {"work": max(3, rows + columns) + 2 * columns}
+
+
 def _getri(call: CallArguments) -> Sizes:
     n, _, block, rows, _ = call.sizes
     processes = call.desc.grid.shape
@@ -149,6 +156,7 @@ def _of_work(size: Callable[[CallArguments], int]) -> Callable[[CallArguments], 
 
 
 FORMULAS: dict[str, Callable[[CallArguments], Sizes]] = {
+    "geqpf": _geqpf,
     "getri": _getri,
     **dict.fromkeys(("geqrf", "orgqr"), _of_work(_factor)),
     "ormqr": _of_work(lambda call: _multiply(call, call.arguments["side"])),

@@ -1163,6 +1163,7 @@ OPERATIONS |= {
         "pxgemr2d": thin(
             result_in(lambda s, b: scalapack.pxgemr2d(fitting(s.a), b), "b"), lambda a, b: a, "square square"
         ),
+        "pxgeqpf": thin(lambda s: scalapack.pxgeqpf(s.copy())),
         "pxgeqrf": thin(lambda s: scalapack.pxgeqrf(s.copy())),
         "pxgesvd": thin(lambda s: scalapack.pxgesvd(s.copy()).values, lambda a: np.linalg.svd(a, compute_uv=False)),
         "pxgetrf": thin(lambda s: pxgetrf(s)[0], lambda a: scipy.linalg.lu_factor(a)[0]),

@@ -164,7 +164,7 @@ def test_routines_of_scalapack_describe_each_argument() -> None:
         PACKAGE, search_paths=[ROOT], docstring_parser="numpy", allow_inspection=False, extensions=completed
     )
     routines = [name for name in psr.scalapack.__all__ if inspect.isfunction(getattr(psr.scalapack, name))]
-    assert len(routines) == 25
+    assert len(routines) == 26
     for name in routines:
         routine, text = getattr(psr.scalapack, name), package["scalapack"][name].docstring
         assert text.value == inspect.getdoc(routine), name
