@@ -16,7 +16,9 @@ from .kernels import pxgeqrf, pxorgqr
 from .matrix_parts import clear_outside, local_elements
 from .operands import ShapeAndLayout, check_any_matrix, shaped_like
 from .place import Place
+from .tall import SlabFactors, Slabs, in_slabs
 
+Factors = tuple[DistributedArray, DistributedArray]
 PRODUCT, ORTHOGONAL, SQUARES = 64.0, 16.0, 16.0  # as in `systems`
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}
 
@@ -76,36 +78,44 @@ def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options:
         return check_any_matrix(a)
 
     problem = Problem(call, {"a": a}, check_arguments)
+    kind = MODES[mode]
 
-    def work(place: Place) -> tuple[DistributedArray, DistributedArray]:
-        m, n = a.shape
-        few = min(m, n)
-        columns = m if MODES[mode] == "complete" else few
-        r, q = place.zeros((columns if mode != "r" else few, n)), place.zeros((m, columns))
-        verify = Check(place)
-        y, x = verify.vectors(n), verify.vectors(columns, 1)
-        verify.add_operand("a", right=y)
-        first = verify.sums() if mode == "r" else {}
-        if first:
-            verify.add_operand("a", left=first["a"].right, name="h")
-        matrix = place.move("a")
+    def factor(place: Place, matrix: DistributedArray, verify: Check) -> tuple[Factors, dict[str, Sums]]:
+        """Factor the matrix, which is overwritten; and the sums of products with it. Collective."""
+        if isinstance(place, Slabs):
+            factors = SlabFactors(place, matrix)
+            return (matrix if kind == "r" else factors.q(), factors.r), verify.sums()
+        (m, n), few = a.shape, min(a.shape)
+        columns = m if kind == "complete" else few
+        r, q = place.zeros((columns if kind != "r" else few, n)), place.zeros((m, columns))
 
         def factored() -> None:
             tau = pxgeqrf(matrix)
             copy_corner(matrix, r)
             clear_outside(local_elements(r), "U")
-            if mode != "r":
+            if kind != "r":
                 copy_corner(matrix, q)
                 pxorgqr(q, tau, columns, few)
 
-        before = first | verify.run(factored)[1]
+        return (q, r), verify.run(factored)[1]
+
+    def work(place: Place) -> Factors:
+        m, n = a.shape
+        verify = Check(place)
+        y, x = verify.vectors(n), verify.vectors(m if kind == "complete" else min(m, n), 1)
+        verify.add_operand("a", right=y)
+        first = verify.sums() if kind == "r" else {}
+        if first:
+            verify.add_operand("a", left=first["a"].right, name="h")
+        (q, r), before = factor(place, place.move("a"), verify)
+        before |= first
         verify.add("r", r, right=y)
-        if mode != "r":
+        if kind != "r":
             verify.add("q", q, right=x)
         after = verify.sums()
         if not verify.active:
             return q, r
-        if mode == "r":
+        if kind == "r":
             verify.add("r", r, left=after["r"].right)
             size = max(m, n)
             expected, bound = before["h"].left, verify.bound(size, PRODUCT) * verify.scale(before["a"].norm, size) ** 2
@@ -120,11 +130,10 @@ def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options:
             )
         return q, r
 
-    q, r = problem.attempt(
-        work, "geqrf" if mode == "r" else f"geqrf and p?{'un' if problem.dtype.kind == 'c' else 'or'}gqr"
-    )
+    names = "geqrf" if kind == "r" else f"geqrf and p?{'un' if problem.dtype.kind == 'c' else 'or'}gqr"
+    q, r = problem.attempt(work, names, first=None if kind == "complete" else in_slabs(problem, work))
     upper = problem.to_result(r, shaped_like(a.desc, r.shape))
-    return upper if mode == "r" else QRResult(problem.to_result(q, shaped_like(a.desc, q.shape)), upper)
+    return upper if kind == "r" else QRResult(problem.to_result(q, shaped_like(a.desc, q.shape)), upper)
 
 
 def product_claim(check: Check, text: str, product: Any, a: Sums, shape: tuple[int, ...]) -> Claim:
