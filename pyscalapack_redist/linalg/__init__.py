@@ -20,7 +20,7 @@ An error is raised on all ranks. Any routine may raise
 """
 
 from .conditioning import cond, matrix_rank, pinv
-from .decompositions import QRResult, qr
+from .decompositions import PivotedQRResult, QRResult, qr
 from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
@@ -43,6 +43,7 @@ from .systems import (
 __all__ = [
     "EighResult",
     "LstsqResult",
+    "PivotedQRResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",

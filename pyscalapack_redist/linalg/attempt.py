@@ -38,6 +38,14 @@ THREADED = 2048  # order from which that has a thread on each core: OpenBLAS's p
 Work = Callable[[Place], R]
 
 
+class FirstWay(NamedTuple):
+    """A work that is tried before others, in a place of its own, by routines of a library of this name."""
+
+    place: Place
+    work: Work[Any]
+    library: str
+
+
 class WholeArray(NamedTuple):
     """Stands for an array on one process, for ranks that have none of its elements."""
 
@@ -95,23 +103,35 @@ class Problem:
         self.place = place_in(self.call, self.operands, layout, self._uses_library, is_asked)
 
     def attempt(
-        self, work: Work[R], routine_names: str, *, library: str = "", other_work: Work[R] | None = None
+        self,
+        work: Work[R],
+        routine_names: str,
+        *,
+        library: str = "",
+        first: FirstWay | None = None,
+        other_work: Work[R] | None = None,
     ) -> R:
         """Compute a result. If it is refused, compute it once more, in another layout.
 
         The work moves operands, calls ScaLAPACK and checks the result (`Check.require`). `other_work` computes it by other
         routines: it comes second, in the same layout, and last in another one. `routine_names` tells the error which routines
         the work called, without the first one's "p" and letter of the dtype: "getrf and p?getrs"; `library` names another
-        library than ScaLAPACK. If the last result is refused, or the operand has been overwritten, there is a LinAlgError; so
-        there is at once, if an operand has infs or NaNs.
+        library than ScaLAPACK. `first` comes before all of these. If the last result is refused, or the operand has been
+        overwritten, there is a LinAlgError; so there is at once, if an operand has infs or NaNs.
         """
         refusals: list[str] = []
         then, blame, overflows = "", "", False
         ways = [(work, False), *([] if other_work is None else [(other_work, False)]), (other_work or work, True)]
+        ordinary = self.place
+        if first is not None:
+            self.place = first.place
+            ways.insert(0, (first.work, False))
         for compute, elsewhere in ways:
             if refusals and self.call.run(lambda: self.operands.overwritten, any):
                 then = "; there was no second try, as the operand has been overwritten"
                 break
+            if refusals:
+                self.place = ordinary
             if elsewhere:
                 self._work_in(another_layout(self.call.name, self.place.work_layout, self.call.comm), True)
             self.place.is_refused = bool(refusals)
@@ -122,7 +142,9 @@ class Problem:
                     raise np.linalg.LinAlgError(f"{self.call.name}: {caught}") from caught
                 overflows = isinstance(caught, NotFiniteError)
                 in_short = tracing.in_short(self.place.work_layout)
-                blame = blame or self._blame(routine_names, library)
+                if not blame:
+                    of_first = self.place is not ordinary and first is not None
+                    blame = self._blame("QR", first.library) if of_first else self._blame(routine_names, library)
                 refusals.append(f"{caught}, in {'' if refusals else 'the layout '}{in_short}")
                 continue
             if refusals:

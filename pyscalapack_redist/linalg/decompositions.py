@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from .attempt import Problem
-from .call import MatrixOptions, RoutineCall, routine
+from .attempt import Problem, assemble
+from .call import MatrixOptions, RoutineCall, WrongResultError, routine
 from .check import Check, Claim, Sums
-from .kernels import pxgeqrf, pxorgqr
+from .kernels import pxgeqpf, pxgeqrf, pxorgqr
 from .matrix_parts import clear_outside, local_elements
 from .operands import ShapeAndLayout, check_any_matrix, shaped_like
 from .place import Place
+from .tall import SlabFactors, Slabs, in_slabs
 
+Factors = tuple[DistributedArray, DistributedArray, NDArray[Any]]  # Q, R, and the order of the columns
 PRODUCT, ORTHOGONAL, SQUARES = 64.0, 16.0, 16.0  # as in `systems`
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}
 
@@ -34,20 +36,67 @@ class QRResult(NamedTuple):
     R: DistributedArray
 
 
+class PivotedQRResult(NamedTuple):
+    """Result of `qr` with pivoting.
+
+    Attributes
+    ----------
+    Q, R : DistributedArray
+        A[:, P] = Q R.
+    P : ndarray of int
+        The columns of A in their new order, on every rank.
+    """
+
+    Q: DistributedArray
+    R: DistributedArray
+    P: NDArray[np.intp]
+
+
 @overload
 def qr(
     a: DistributedArray,
     mode: Literal["reduced", "economic", "complete", "full"] = ...,
+    *,
+    pivoting: Literal[False] = ...,
     **options: Unpack[MatrixOptions],
 ) -> QRResult: ...
 
 
 @overload
-def qr(a: DistributedArray, mode: Literal["r"], **options: Unpack[MatrixOptions]) -> DistributedArray: ...
+def qr(
+    a: DistributedArray,
+    mode: Literal["r"],
+    *,
+    pivoting: Literal[False] = ...,
+    **options: Unpack[MatrixOptions],
+) -> DistributedArray: ...
+
+
+@overload
+def qr(
+    a: DistributedArray,
+    mode: Literal["reduced", "economic", "complete", "full"] = ...,
+    *,
+    pivoting: Literal[True],
+    **options: Unpack[MatrixOptions],
+) -> PivotedQRResult: ...
+
+
+@overload
+def qr(
+    a: DistributedArray, mode: Literal["r"], *, pivoting: Literal[True], **options: Unpack[MatrixOptions]
+) -> tuple[DistributedArray, NDArray[np.intp]]: ...
 
 
 @routine
-def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options: Unpack[MatrixOptions]) -> Any:
+def qr(
+    call: RoutineCall,
+    a: DistributedArray,
+    mode: str = "reduced",
+    *,
+    pivoting: bool = False,
+    **options: Unpack[MatrixOptions],
+) -> Any:
     """QR factorisation, as `numpy.linalg.qr` and `scipy.linalg.qr`. Collective, as `solve`.
 
     Parameters
@@ -56,13 +105,15 @@ def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options:
         A matrix of m x n elements, in any layout.
     mode : {"reduced", "complete", "r"}
         Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are accepted as well.
+    pivoting : bool
+        Whether columns are exchanged, so that the absolute values on the diagonal of R descend, by p?geqpf.
     **options
         `overwrite_a`, `check_finite`, `check`, `layout`: as for all routines of `linalg`.
 
     Returns
     -------
     QRResult, or DistributedArray with mode "r"
-        `Q` and `R`, in the blocks and on the grid of `a`.
+        `Q` and `R`, in the blocks and on the grid of `a`. With `pivoting` a PivotedQRResult, or (R, P): `P` as SciPy's.
 
     Raises
     ------
@@ -75,40 +126,54 @@ def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options:
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         return check_any_matrix(a)
 
-    problem = Problem(call, {"a": a}, check_arguments)
+    problem = Problem(call, {"a": a}, check_arguments, pivoting=bool(pivoting))
+    kind, in_order = MODES[mode], np.arange(a.shape[1])
 
-    def work(place: Place) -> tuple[DistributedArray, DistributedArray]:
-        m, n = a.shape
-        few = min(m, n)
-        columns = m if MODES[mode] == "complete" else few
-        r, q = place.zeros((columns if mode != "r" else few, n)), place.zeros((m, columns))
-        verify = Check(place)
-        y, x = verify.vectors(n), verify.vectors(columns, 1)
-        verify.add_operand("a", right=y)
-        first = verify.sums() if mode == "r" else {}
-        if first:
-            verify.add_operand("a", left=first["a"].right, name="h")
-        matrix = place.move("a")
+    def factor(place: Place, matrix: DistributedArray, verify: Check) -> tuple[Factors, dict[str, Sums]]:
+        """Factor the matrix, which is overwritten; and the sums of products with it. Collective."""
+        if isinstance(place, Slabs):
+            factors = SlabFactors(place, matrix)
+            return (matrix if kind == "r" else factors.q(), factors.r, in_order), verify.sums()
+        (m, n), few = a.shape, min(a.shape)
+        columns = m if kind == "complete" else few
+        r, q = place.zeros((columns if kind != "r" else few, n)), place.zeros((m, columns))
 
-        def factored() -> None:
-            tau = pxgeqrf(matrix)
+        def factored() -> tuple[NDArray[Any], NDArray[Any]] | None:
+            exchanged, tau = pxgeqpf(matrix) if pivoting else (None, pxgeqrf(matrix))
             copy_corner(matrix, r)
             clear_outside(local_elements(r), "U")
-            if mode != "r":
+            if kind != "r":
                 copy_corner(matrix, q)
                 pxorgqr(q, tau, columns, few)
+            own = local_elements(matrix)[1]
+            is_first = matrix.desc.coords is not None and not matrix.desc.coords[0]
+            return (own, exchanged[: own.size] - 1) if exchanged is not None and is_first else None
 
-        before = first | verify.run(factored)[1]
-        verify.add("r", r, right=y)
-        if mode != "r":
+        order, sums = verify.run(factored, assemble(n, np.intp))
+        return (q, r, order if pivoting else in_order), sums
+
+    def work(place: Place) -> Factors:
+        m, n = a.shape
+        verify = Check(place)
+        y, x = verify.vectors(n), verify.vectors(m if kind == "complete" else min(m, n), 1)
+        verify.add_operand("a", right=y)
+        first = verify.sums() if kind == "r" else {}
+        if first:
+            verify.add_operand("a", left=first["a"].right, name="h")
+        (q, r, order), before = factor(place, place.move("a"), verify)
+        if sorted(order) != in_order.tolist():
+            raise WrongResultError("the order of columns is none")
+        before |= first
+        verify.add("r", r, right=y[order])  # A[:, order] y[order] = A y
+        if kind != "r":
             verify.add("q", q, right=x)
         after = verify.sums()
         if not verify.active:
-            return q, r
-        if mode == "r":
+            return q, r, order
+        if kind == "r":
             verify.add("r", r, left=after["r"].right)
             size = max(m, n)
-            expected, bound = before["h"].left, verify.bound(size, PRODUCT) * verify.scale(before["a"].norm, size) ** 2
+            expected, bound = before["h"].left[order], verify.bound(size, PRODUCT) * verify.scale(before["a"].norm, size) ** 2
             verify.require(lambda sums: [Claim.equal("R^H (R y) = A^H (A y)", sums["r"].left, expected, bound)])
         else:
             verify.add("q", q, right=after["r"].right, left=after["q"].right)
@@ -118,13 +183,18 @@ def qr(call: RoutineCall, a: DistributedArray, mode: str = "reduced", **options:
                     orthogonal_claim(verify, "Q^H (Q y) = y", sums["q"].left, x),
                 ]
             )
-        return q, r
+        return q, r, order
 
-    q, r = problem.attempt(
-        work, "geqrf" if mode == "r" else f"geqrf and p?{'un' if problem.dtype.kind == 'c' else 'or'}gqr"
+    name = "geqpf" if pivoting else "geqrf"
+    names = name if kind == "r" else f"{name} and p?{'un' if problem.dtype.kind == 'c' else 'or'}gqr"
+    q, r, order = problem.attempt(
+        work, names, first=None if pivoting or kind == "complete" else in_slabs(problem, work)
     )
     upper = problem.to_result(r, shaped_like(a.desc, r.shape))
-    return upper if mode == "r" else QRResult(problem.to_result(q, shaped_like(a.desc, q.shape)), upper)
+    if kind == "r":
+        return (upper, order) if pivoting else upper
+    left = problem.to_result(q, shaped_like(a.desc, q.shape))
+    return PivotedQRResult(left, upper, order) if pivoting else QRResult(left, upper)
 
 
 def product_claim(check: Check, text: str, product: Any, a: Sums, shape: tuple[int, ...]) -> Claim:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,6 +64,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 POINTER = re.compile(r"(?:__pyx_t_(?:\w*cython_(?:lapack|blas)_)?)?(\w+) \*")
 INTEGERS = int, np.integer
+TRIANGLE_BLOCK = 64  # reflectors of `own_tpqrt` that are applied at a time
 MEMORY = ctypes.c_char * 0  # at an address
 Argument = str | int | complex | NDArray[Any]
 NOTHING: dict[str, int] = {}
@@ -432,3 +434,65 @@ def pxsygst(a: Matrix, b: Matrix, uplo: str = "L", *, problem: int = 1) -> float
     """?sygst or ?hegst."""
     _call("sygst", a, problem, uplo, len(a), a, b)
     return 1.0
+
+
+# -- LAPACK's alone, of a process' own rows
+
+
+def own_geqrf(a: Matrix) -> NDArray[Any]:
+    """?geqrf of a local array."""
+    return inspect.unwrap(pxgeqrf)(a)  # type: ignore[no-any-return]
+
+
+def own_orgqr(a: Matrix, tau: NDArray[Any]) -> None:
+    """?orgqr or ?ungqr of a local array: all columns."""
+    inspect.unwrap(pxorgqr)(a, tau, a.shape[1], a.shape[1])
+
+
+def own_ormqr(a: Matrix, tau: NDArray[Any], b: Matrix) -> None:
+    """?ormqr or ?unmqr: Q^H B."""
+    _call("ormqr", a, "L", _adjoint(a), *b.shape, a.shape[1], a, tau, b, work="work")
+
+
+def own_trmm(a: Matrix, b: Matrix) -> None:
+    """?trmm from the right: B A, with A upper triangular."""
+    _call("trmm", a, "R", "U", "N", "N", *b.shape, ONE, a, b)
+
+
+def own_tpqrt(a: Matrix, b: Matrix) -> Matrix:
+    """?tpqrt: QR factors of two upper triangles of one order above each other; R is in `a`, the reflectors are in `b` and T."""
+    n, width = len(a), min(TRIANGLE_BLOCK, len(a))
+    t = np.zeros((width, n), a.dtype, "F")
+    _call("tpqrt", a, n, n, n, width, a, b, t, np.empty(width * n, a.dtype))
+    return t
+
+
+def own_tpmqrt(v: Matrix, t: Matrix, a: Matrix, b: Matrix) -> None:
+    """?tpmqrt: Q^H times A above B, by the factors of `own_tpqrt`."""
+    n, width = len(v), len(t)
+    work = np.empty(width * max(1, a.shape[1]), a.dtype)
+    _call("tpmqrt", v, "L", _adjoint(v), *b.shape, n, n, width, v, t, a, b, work)
+
+
+def own_tpgqrt(v: Matrix, t: Matrix, a: Matrix, *, is_upper: bool) -> Matrix:
+    """Q times A above zeros, by the factors of `own_tpqrt`: the upper part in place, and the lower one.
+
+    Reflectors come in blocks from the last one to the first. Block k has as many rows as columns come before its end, and its
+    rows of A are as they were; where A is an upper triangle, and so are both parts, it changes columns from its own on.
+    """
+    n, width = len(v), len(t)
+    b = np.zeros(a.shape, a.dtype, "F")
+    for first in range((n - 1) // width * width, -1, -width):
+        end = min(first + width, n)
+        count, left = end - first, first if is_upper else 0
+        rows = np.array(a[first:end, left:], order="F")
+        block, over, work = v[:, first:end], b[:, left:], np.empty(count * (a.shape[1] - left), a.dtype)
+        _call(
+            "tpmqrt", v, "L", "N", end, a.shape[1] - left, count, count, count, block, t[:, first:end], rows, over, work
+        )
+        a[first:end, left:] = rows
+    return b
+
+
+def _adjoint(a: Matrix) -> str:
+    return "C" if a.dtype.kind == "c" else "T"

@@ -69,10 +69,15 @@ def _fastest(call: RoutineCall, shapes: Sequence[tuple[int, ...]], layouts: Sequ
     def seconds(number: int) -> float:
         layout = layouts[number]
         # nothing moves to the first layout, and the rate on one process has its moves in it
-        moved = 2 * 8 * elements / (COPY_RATE * layout.grid.size) if 0 < number < len(layouts) - 1 else 0.0
+        moved = move_seconds(elements, layout.grid.size) if 0 < number < len(layouts) - 1 else 0.0
         return rates.seconds(shape, layout.grid.size) + moved
 
     return layouts[min(range(len(layouts)), key=seconds)]
+
+
+def move_seconds(elements: int, processes: int) -> float:
+    """How long it takes to bring doubles to a grid and back."""
+    return 2 * 8 * elements / (COPY_RATE * processes)
 
 
 def place_in(call: RoutineCall, operands: Operands, layout: Descriptor, uses_library: bool, is_asked: bool) -> Place:

@@ -29,6 +29,8 @@ from .solver_rules import FAMILIES
 
 VARIABLE = "PYSCALAPACK_REDIST_RATES"  # a file of rates, in place of trials
 SMALLER, LARGER = 256, 512  # orders of a trial
+SLAB_WORK = 1.1  # of the factors of a slab, and of their product with a factor of the tree, in units of a factorisation
+STEP_SECONDS = 1e-4  # of a level of the tree, each way
 TIMES = 2  # each is done; the least counts
 TRIAL = "a trial of linalg's routines"
 
@@ -58,6 +60,22 @@ class Rates(NamedTuple):
         if not self.scalapack:
             return math.inf
         return work / (processes * self.scalapack) + min(shape) * self.latency
+
+    def seconds_in_slabs(self, rows: int, columns: int, fans: Sequence[int], by_values: bool) -> float:
+        """The predicted time of a tall matrix in slabs of at most so many rows (`tall`).
+
+        Parameters
+        ----------
+        rows, columns : int
+            Of the largest slab.
+        fans : sequence of int
+            For each level of the tree, how many factors one rank factors together.
+        by_values : bool
+            Whether the singular values of R are computed, on one process.
+        """
+        joins, square = sum(fan - 1 for fan in fans), operations((columns, columns))
+        work = SLAB_WORK * operations((rows, columns)) + (1 + joins / 8 if by_values else joins / 2) * square
+        return work / self.lapack + (2 * len(fans) + 1) * STEP_SECONDS
 
 
 def operations(shape: tuple[int, int]) -> float:

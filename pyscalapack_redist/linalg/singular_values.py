@@ -24,6 +24,7 @@ from .decompositions import SQUARES, order_claim, orthogonal_claim, product_clai
 from .largest_values import STEPS, default_tolerance, largest_triplets
 from .operands import ShapeAndLayout, check_any_matrix, shaped_like
 from .place import Place
+from .tall import decompose, in_slabs, values_alone
 
 R = TypeVar("R")
 Decompose = Callable[[Place, DistributedArray, bool], Triplets]
@@ -154,7 +155,7 @@ def svd(
         require_triplets(verify, u, values, vh, y)
         return u, values, vh
 
-    u, values, vh = attempt(problem, a.shape, work, driver=driver)
+    u, values, vh = attempt(problem, a.shape, work, driver=driver, complete=full_matrices)
     return _result(problem, a, u, scale_by_power(values, exponent), vh)
 
 
@@ -223,8 +224,12 @@ def attempt(
     work: Callable[[Place, Decompose], R],
     more_routines: str = "",
     driver: str = "gesdd",
+    complete: bool = False,
 ) -> R:
-    """As `Problem.attempt`, with the way to decompose a matrix of this shape as an argument of the work. Collective."""
+    """As `Problem.attempt`, with the way to decompose a matrix of this shape as an argument of the work. Collective.
+
+    `complete`: U and V^H are square.
+    """
 
     def by(decompose: Decompose) -> Work[R]:
         return lambda place: work(place, decompose)
@@ -232,7 +237,8 @@ def attempt(
     if driver == "gesvd" or not fits_one_rank(problem, min(shape)):
         return problem.attempt(by(by_rotations), f"gesvd{more_routines}")
     names = f"gebrd and p?{'un' if problem.dtype.kind == 'c' else 'or'}mbr{more_routines}"
-    return problem.attempt(by(by_divide_and_conquer), names, other_work=by(by_rotations))
+    first = None if complete else in_slabs(problem, by(decompose))
+    return problem.attempt(by(by_divide_and_conquer), names, first=first, other_work=by(by_rotations))
 
 
 def singular_values(problem: Problem, driver: str = "gesdd") -> NDArray[Any]:
@@ -243,7 +249,8 @@ def singular_values(problem: Problem, driver: str = "gesdd") -> NDArray[Any]:
 
     if driver == "gesvd":
         return problem.attempt(by(values_by_rotations), "gesvd")
-    return problem.attempt(by(values_by_dqds), "gebrd", other_work=by(values_by_rotations))
+    first = in_slabs(problem, by(values_alone))
+    return problem.attempt(by(values_by_dqds), "gebrd", first=first, other_work=by(values_by_rotations))
 
 
 def _checked_values(place: Place, solve: Callable[[Place, DistributedArray], NDArray[Any]]) -> NDArray[Any]:
