@@ -762,6 +762,13 @@ def check_svd(result: Any, a: Array) -> None:
     unit(u), unit(vh.conj().T)
 
 
+def check_largest(result: Any, a: Array) -> None:
+    u, s, vh = result
+    close(s, np.linalg.svd(a, compute_uv=False)[: s.size].astype(s.dtype), 1e5)
+    close(np.einsum("ij,ji->i", u.conj().T @ a, vh.conj().T).real.astype(s.dtype), s, 1e5)
+    unit(u), unit(vh.conj().T)
+
+
 def check_qr(result: Any, a: Array) -> None:
     q, r = result
     close(q @ r, a, 1e4)
@@ -944,6 +951,15 @@ LINALG: dict[str, Operation] = {
     "pinv": of(linalg.pinv, finite(np.linalg.pinv), "matrix"),
     "qr": of(linalg.qr, None, "matrix", check=check_qr),
     "svd": of(linalg.svd, None, "matrix", check=check_svd),
+    "svd k=2": of(
+        lambda a: linalg.svd(a, k=min(2, *a.shape)), None, "matrix", check=lambda result, a: check_largest(result, a)
+    ),
+    "qr pivoting": of(
+        lambda a: linalg.qr(a, pivoting=True),
+        None,
+        "matrix",
+        check=lambda result, a: check_qr((result[0], result[1]), a[:, result[2]]),
+    ),
     "svd by gesvd": of(lambda a: linalg.svd(a, False, driver="gesvd"), None, "matrix", check=check_svd),
     "svdvals": of(linalg.svdvals, finite(lambda a: np.linalg.svd(a, compute_uv=False)), "matrix"),
     **{f"norm ord={ord}": norm_of(ord) for ord in (None, 1, np.inf, 2, "nuc")},

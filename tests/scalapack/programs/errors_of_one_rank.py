@@ -149,6 +149,8 @@ def routines(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]
         "eigh of a factor": lambda **k: linalg.eigh(o["s"], linalg.cho_factor(o["p"]), **k),
         "some of generalized eigh": lambda **k: linalg.eigh(o["s"], o["p"], subset_by_index=(2, 3), **k),
         "qr": lambda **k: linalg.qr(o["a"], **k),
+        "qr with pivoting": lambda **k: linalg.qr(o["a"], pivoting=True, **k),
+        "svd of two values": lambda **k: linalg.svd(o["a"], k=2, tol=0.5, **k),
         "svd": lambda **k: linalg.svd(o["a"], **k),
         "svd by gesvd": lambda **k: linalg.svd(o["a"], driver="gesvd", **k),
         "svd of tall": lambda **_: linalg.svd(o["tall"]),

@@ -333,6 +333,12 @@ def qr(case: Case) -> None:
     m, n = case.shape
     matrix, mode = case.random(m, n), case.options.get("mode", "reduced")
     result = case.call(case.put(matrix), work=(m, n))
+    if case.options.get("pivoting"):
+        *factors, order = result
+        assert sorted(order) == list(range(n))
+        matrix, result = matrix[:, order], factors[0] if mode == "r" else linalg.QRResult(*factors)
+        descends = np.abs(whole_of(result if mode == "r" else result.R).diagonal())
+        assert np.all(descends[1:] <= descends[:-1] * (1 + 1e-4) + 1e-6)
     few = m if mode in ("complete", "full") else min(m, n)
     r = whole_of(result if mode == "r" else result.R)
     assert r.shape == (few, n)
@@ -370,7 +376,15 @@ def svd(case: Case) -> None:
     if not case.options.get("compute_uv", True):
         near(case.call(a, work=(m, n)), expected)
         return
+    few = case.options.get("k", few)
     u, s, vh = case.call(a, work=(m, n))
+    if "k" in case.options:
+        residual = whole_of(a) @ whole_of(vh).conj().T - whole_of(u) * s
+        near(s, expected[:few])
+        near(residual.astype(case.dtype), np.zeros((m, few), case.dtype))
+        near(whole_of(vh) @ whole_of(vh).conj().T, np.eye(few, dtype=case.dtype))
+        near(whole_of(u).conj().T @ whole_of(u), np.eye(few, dtype=case.dtype))
+        return
     assert u.desc.copies == vh.desc.copies == a.desc.copies, "they are laid out as the operand"
     near(s, expected)
     left, right = whole_of(u), whole_of(vh)
@@ -466,6 +480,7 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     ),
     (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
     (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),
+    (qr, MATRICES, [{"mode": mode, "pivoting": True} for mode in ("reduced", "full", "r")]),
     (svd, MATRICES, [{}, {"full_matrices": False}, {"compute_uv": False}]),
     (svd, MATRICES, [{"driver": "gesvd"}, {"driver": "gesvd", "full_matrices": False}]),
     (
@@ -474,6 +489,7 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
         [{"full_matrices": False, "driver": "gesvd"}],
     ),  # over a row of processes it is not right for it
     (svd, SLENDER, [{}, {"full_matrices": False, "values": "clustered"}]),
+    (svd, [(40, 33), (33, 40), (24, 24), (60, 5)], [{"k": 2, "values": "graded"}, {"k": 1, "tol": 1e-2, "values": "graded"}]),
     (
         svd,
         [(40, 33), (33, 40)],

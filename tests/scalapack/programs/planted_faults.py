@@ -66,6 +66,7 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
         1,
         "n n",
     ),
+    "qr with pivoting": (lambda a, b, p: linalg.qr(a, pivoting=True), decompositions, "pxgeqpf", 0, "m n"),
     "eigh": (lambda a, b, p: linalg.eigh(a), eigenpairs, "pxsyevd", "vectors", "hermitian"),
     "eigh, values": (lambda a, b, p: linalg.eigh(a), eigenpairs, "pxsyevd", "values", "hermitian"),
     "eigh, some": (lambda a, b, p: linalg.eigh(a, subset_by_index=third(a)), tridiagonal, "pxormtr", 2, "hermitian"),
