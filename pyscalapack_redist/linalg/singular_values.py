@@ -62,8 +62,8 @@ def _argument_check(driver: str, k: object = None, tol: object = None) -> Callab
         if driver not in DRIVERS:
             raise ValueError(f"driver = {driver!r} must be one of {', '.join(DRIVERS)}")
         few = min(a.shape)
-        if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= few):
-            raise ValueError(f"k = {k!r} must be None or an integer from 1 to {few}, the number of singular values")
+        if k is not None and (not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k <= few):
+            raise ValueError(f"k = {k!r} must be None or an integer from 0 to {few}, the number of singular values")
         check_tolerance("tol", tol)
         if tol is not None and (k is None or float(tol) < 0):  # type: ignore[arg-type]
             raise ValueError(f"tol = {tol!r} must not be negative, and is for the largest k values: pass k= with it")
@@ -169,7 +169,7 @@ def _result(
 
 def _largest(problem: Problem, a: DistributedArray, k: int, tol: float | None) -> Triplets | None:
     """The k largest values and their vectors, by steps; None if all are to be computed. Collective."""
-    if problem.operands.exponent("a") or 2 * k > min(a.shape) or not problem.operands.are_finite:
+    if not k or problem.operands.exponent("a") or 2 * k > min(a.shape) or not problem.operands.are_finite:
         return None
     tolerance = default_tolerance(problem.dtype) if tol is None else float(tol)
     found = largest_triplets(problem.call, a, problem.dtype, k, tolerance)

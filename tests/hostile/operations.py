@@ -952,7 +952,10 @@ LINALG: dict[str, Operation] = {
     "qr": of(linalg.qr, None, "matrix", check=check_qr),
     "svd": of(linalg.svd, None, "matrix", check=check_svd),
     "svd k=2": of(
-        lambda a: linalg.svd(a, k=min(2, *a.shape)), None, "matrix", check=lambda result, a: check_largest(result, a)
+        lambda a: linalg.svd(a, k=min(2, *(a[0] if isinstance(a, tuple) else a).shape)),
+        None,
+        "matrix",
+        check=lambda result, a: check_largest(result, a),
     ),
     "qr pivoting": of(
         lambda a: linalg.qr(a, pivoting=True),
