@@ -164,7 +164,8 @@ class RoutineCall:
         """
         if self._guard.error is not None:
             raise self._guard.error
-        tickets = self.group.tickets
+        assert self._group is not None
+        tickets = self._group.tickets
         drawn = tickets.drawn
         try:
             yield

@@ -150,7 +150,7 @@ def qr(
             return (own, exchanged[: own.size] - 1) if exchanged is not None and is_first else None
 
         order, sums = verify.run(factored, assemble(n, np.intp))
-        return (q, r, order if pivoting else in_order), sums
+        return (q, r, order if pivoting and few else in_order), sums
 
     def work(place: Place) -> Factors:
         m, n = a.shape

@@ -170,6 +170,11 @@ def orthogonal(x: Operands, m: int, n: int) -> None:
         found = scalapack.pxlange(*x.wrap(a, desc), letter, **more)
         assert found is None or np.isclose(found, np.linalg.norm(matrix, order), 1e-5), letter
         assert (found is None) == (x.grid.coords is None)
+    exchanged, desc_e = x.local(matrix)
+    scalapack.pxgeqpf(*x.wrap(exchanged, desc_e), **more)
+    r = np.triu(whole_of(desc_e, exchanged, x.dtype))[:few]
+    near(np.linalg.svd(r, compute_uv=False), np.linalg.svd(matrix, compute_uv=False))
+    assert np.all(np.abs(r.diagonal()[1:]) <= np.abs(r.diagonal()[:-1]) * (1 + 1e-5) + 1e-6)
     tau = scalapack.pxgeqrf(*x.wrap(a, desc), **more)
     factors = whole_of(desc, a, x.dtype)
     left, desc_q = x.local(factors[:, :few])
