@@ -200,7 +200,7 @@ class Problem:
 
     def _forms_of_all(self, name: str) -> Forms | None:
         """The forms of an operand as the user gave it."""
-        array, part, size = self.operands.arrays[name], self.operands.parts[name], self.operands.magnitudes[name]
+        array, part, size = self.operands.matrices[name], self.operands.parts[name], self.operands.magnitudes[name]
         forms: Forms | None = self.call.run(lambda: Forms.of(array, part, math.frexp(size)[1]), Forms.sum)
         return forms
 
@@ -209,7 +209,7 @@ class Problem:
         array, size, forms = place.operands[name], self.operands.magnitudes[name], self.operands.forms[name]
         assert forms is not None
         moved = Forms.of(array, self.operands.parts[name], forms.exponent)
-        m, n = as_column(array.desc).shape
+        m, n = array.shape
         bound = MOVED * np.finfo(np.float64).eps * math.sqrt(m * n) * math.ldexp(size, -forms.exponent)
         error = float(np.abs(moved.values - forms.values).max(initial=0))
         if not error <= bound:

@@ -56,8 +56,7 @@ class Forms(NamedTuple):
         """Those of the elements that this rank holds first."""
         if operand.local is None:
             return cls(np.zeros(VECTORS), LEAST_EXPONENT)
-        shape = as_column(operand.desc).shape
-        left, right = (gaussian(size, False, stream) for stream, size in zip(FORM_STREAMS, shape, strict=True))
+        left, right = (gaussian(size, False, stream) for stream, size in zip(FORM_STREAMS, operand.shape, strict=True))
         return cls(bilinear_forms(operand, part, left, right, exponent), exponent)
 
     @classmethod
@@ -146,6 +145,8 @@ class Operands:
     ----------
     arrays : dict
         The operands, as the user gave them.
+    matrices : dict
+        The same with a vector as a matrix of one column.
     parts : dict
         What is read of each.
     dtype : dtype
@@ -203,6 +204,7 @@ class Operands:
             with call.step(), agreement(call.group, "linalg", combine=CombinedFacts.of) as agreed:
                 agreed.same("the routine", call.name, functools.partial(str, call.name))
                 self._check(vectors)
+                self.matrices = {name: as_matrix(array) for name, array in self.arrays.items()}
                 if uses_library and cache.has_library:
                     blacs.load()
                 (m, n), default_target = check_arguments(*arrays.values())
@@ -332,7 +334,7 @@ class Operands:
         return frozenset(name for name in self.overwritable if 8 * math.prod(self.arrays[name].shape) >= CONSUMED)
 
     def _facts_of(self, name: str) -> OperandFacts:
-        array = self.arrays[name]
+        array = self.matrices[name]
         size = magnitude(array, self.parts[name])
         is_wanted = bool(self.call.arguments["check"]) and math.prod(array.shape) <= EAGER
         exponent = math.frexp(size)[1] if size else LEAST_EXPONENT  # of zeros, which say nothing of the scale
@@ -370,6 +372,16 @@ def _dtype_difference(
         f"{name} has dtype {dtype}{on} and {other} has {other_dtype}{on_other}: ScaLAPACK converts nothing, so make them "
         f"equal by .astype({str(np.result_type(dtype, other_dtype))!r})"
     )
+
+
+def as_matrix(array: Distributed) -> DistributedArray:
+    """A vector as a matrix of one column, in the same memory; a matrix itself."""
+    desc, local = array.desc, array.local
+    if array.ndim == 1 and local is not None and local.ndim == 1:
+        local = local[:, None] if desc.coords is not None else None
+    if array.ndim == 2 and isinstance(array, DistributedArray):
+        return array
+    return DistributedArray._from_result(as_column(desc), local, array.dtype)
 
 
 def canonical_form(argument: Any) -> Any:

@@ -26,7 +26,7 @@ from ..redistribution import Redistribution, plan_between
 from ..scalapack.scaling import times_power
 from .cache import cache_of
 from .call import ROUTINES, RoutineCall
-from .matrix_parts import COMPLEMENT, as_column, clear_outside, diagonal_elements, local_elements, magnitude
+from .matrix_parts import COMPLEMENT, clear_outside, diagonal_elements, local_elements, magnitude
 from .operands import Operands
 from .rates import family_name, shape_of_work
 from .solver_rules import FAMILY, check_counts, is_good_layout
@@ -148,7 +148,7 @@ class Place(ABC):
 
     def __init__(self, call: RoutineCall, facts: Operands, layout: Descriptor, is_asked: bool) -> None:
         self.call, self.facts, self.work_layout, self.is_asked = call, facts, layout, is_asked
-        self.operands: Mapping[str, Any] = facts.arrays
+        self.operands: Mapping[str, Any] = facts.matrices
         self.dtype, self.parts = facts.dtype, facts.parts
         self.ranks: Sequence[int] = range(call.comm.Get_size())
 
@@ -204,7 +204,7 @@ class Place(ABC):
         2**exponent.
         """
         operand = self.operands[name]
-        desc, local = column_of(operand)
+        desc, local = operand.desc, operand.local
         m, n = desc.shape
         shape = (m if rows is None else rows, n if columns is None else columns)
         target = self.layout(shape)
@@ -345,13 +345,14 @@ class OneProcess(Place):
 
     def gather(self) -> None:
         """Bring all elements of the operands to the process, as the user gave them. Collective."""
-        self.operands = {name: self._gathered(name) for name in self.facts.arrays}
+        self.operands = {name: self._gathered(name) for name in self.facts.matrices}
 
     def _gathered(self, name: str) -> DistributedArray:
-        (desc, local), dtype = column_of(self.facts.arrays[name]), self.dtype
+        matrix = self.facts.matrices[name]
+        desc, local = matrix.desc, matrix.local
         target = self.layout((desc.shape[0], desc.shape[1]))
         if not is_whole_on(desc, self.rank):
-            local = redistribute(self.call, name, desc, target, local, dtype=dtype)
+            local = redistribute(self.call, name, desc, target, local, dtype=self.dtype)
         return self.array(target, local)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
@@ -406,16 +407,6 @@ def make_plan(call: RoutineCall, source: Descriptor, target: Descriptor, **optio
     """A plan on the communicator of all operands. Collective."""
     with call.step():
         return plan_between(source, target, comm=call.comm, **options)
-
-
-def column_of(operand: Any) -> tuple[Descriptor, NDArray[Any] | None]:
-    """The layout and the local array of an operand; of a vector those of a matrix of one column."""
-    desc, local = operand.desc, operand.local
-    if desc.ndim == 2:
-        return desc, local
-    if local is not None and local.ndim == 1:
-        local = local[:, None] if desc.coords is not None else None
-    return as_column(desc), local
 
 
 def is_whole_on(desc: Descriptor, rank: int) -> bool:
