@@ -380,8 +380,9 @@ def svd(case: Case) -> None:
     u, s, vh = case.call(a, work=(m, n))
     if "k" in case.options:
         residual = whole_of(a) @ whole_of(vh).conj().T - whole_of(u) * s
-        near(s, expected[:few])
-        near(residual.astype(case.dtype), np.zeros((m, few), case.dtype))
+        most = (1e-4 if case.dtype in "fF" else case.options.get("tol", 1e-9)) * expected[0]
+        assert np.abs(s - expected[:few]).max() <= most
+        assert np.linalg.norm(residual, axis=0).max() <= most
         near(whole_of(vh) @ whole_of(vh).conj().T, np.eye(few, dtype=case.dtype))
         near(whole_of(u).conj().T @ whole_of(u), np.eye(few, dtype=case.dtype))
         return
