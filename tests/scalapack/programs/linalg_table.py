@@ -379,7 +379,7 @@ def svd(case: Case) -> None:
     few = case.options.get("k", few)
     u, s, vh = case.call(a, work=(m, n))
     if "k" in case.options:
-        residual = whole_of(a) @ whole_of(vh).conj().T - whole_of(u) * s
+        residual = matrix @ whole_of(vh).conj().T - whole_of(u) * s
         most = (1e-4 if case.dtype in "fF" else case.options.get("tol", 1e-9)) * expected[0]
         assert np.abs(s - expected[:few]).max() <= most
         assert np.linalg.norm(residual, axis=0).max() <= most
