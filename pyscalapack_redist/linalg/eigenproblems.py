@@ -140,7 +140,7 @@ def eigh(
     request = Request(lower, eigvals_only, subset_by_index, subset_by_value, type, driver)
     operands = {"a": a} if b is None else {"a": a, "b": b}
     problem = Problem(call, operands, request.check, parts=lambda: dict.fromkeys(operands, hermitian_part(lower)))
-    values, vectors = _eigenpairs(problem, request)
+    values, vectors = find_pairs(problem, request)
     if vectors is None:
         return values
     return EighResult(values, problem.to_result(vectors, shaped_like(problem.target, vectors.shape)))
@@ -181,10 +181,10 @@ def eigvalsh(
         return check_square_matrix(a)
 
     problem = Problem(call, {"a": a}, check_arguments, parts=lambda: {"a": hermitian_part(UPLO.upper() == "L")})
-    return _eigenpairs(problem, Request(lower=UPLO.upper() == "L", eigvals_only=True))[0]
+    return find_pairs(problem, Request(lower=UPLO.upper() == "L", eigvals_only=True))[0]
 
 
-def _eigenpairs(problem: Problem, request: Request) -> Pairs:
+def find_pairs(problem: Problem, request: Request) -> Pairs:
     """The asked pairs. If the result of the chosen way is refused, all pairs are computed by p?syevd. Collective."""
     solve = eigenpairs.pairs_of_two if "b" in problem.operands.arrays else eigenpairs.pairs_of_one
     first, routine_names, library = _choose(problem, request)
