@@ -29,13 +29,13 @@ from .decompositions import ORTHOGONAL, PRODUCT, SQUARES, orthogonal_claim, prod
 from .eigenpairs import TRACE, Request
 from .eigenproblems import find_pairs
 from .kernels import pxgemm
-from .matrix_parts import hermitian_part, local_elements, panels
+from .matrix_parts import hermitian_part, local_elements, panels, times_powers
 from .operands import ShapeAndLayout, check_square_matrix
 from .place import Place
 
 # Complex matrices of the operand's shape that a routine takes on one process, with the operand and the result.
 COPIES = {
-    "eig": 5, "eigvals": 4, "schur": 8, "expm": 11, "sqrtm": 10, "logm": 11, "fractional_matrix_power": 11, "funm": 9,
+    "eig": 6, "eigvals": 4, "schur": 8, "expm": 11, "sqrtm": 10, "logm": 11, "fractional_matrix_power": 11, "funm": 9,
 }  # fmt: skip
 ASSUMPTIONS = {"gen": "gen", "general": "gen", "her": "her", "hermitian": "her"}
 SCHUR_FORMS = {"real": "real", "r": "real", "complex": "complex", "c": "complex"}
@@ -99,7 +99,9 @@ def eig(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]
         from scipy.linalg import eig as eig_of_scipy
 
         verify = Check(place, is_complex=True)
+        scales = _balance(place, verify)
         y = verify.vectors(a.shape[0])
+        y = np.hstack([y, y / scales[:, None]])
         verify.add_operand("a", left=y)
         traces = _traces(place, verify)
         before = verify.sums()
@@ -108,9 +110,9 @@ def eig(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]
         values = _real_if_all_are(values, place.dtype)
         v = _placed(place, vectors.astype(values.dtype, copy=False))
         if verify.active:
-            sums, w = before["a"], values[:, None]
-            verify.add("v", v, left=np.hstack([sums.left, y]), columns=True)
-            verify.require(lambda after: _pair_claims(verify, sums, after["v"], w, traces))
+            verify.add("v", v, left=np.hstack([before["a"].left, y]), columns=True)
+            balanced = before["balanced"].norm * _column_norms(v, scales)
+            verify.require(lambda after: _pair_claims(verify, before["a"], after["v"], values, balanced, traces))
         return values, v
 
     values, vectors = problem.attempt(work, "SciPy's eig")
@@ -432,7 +434,8 @@ def fractional_matrix_power(
     ValueError
         `assume_a` is not as for `expm`, or `t` no finite real number.
     numpy.linalg.LinAlgError, ArrayError, DescriptorError
-        As for `expm`; a singular matrix has no negative powers, of which SciPy's are NaNs if `t` is no integer.
+        As for `expm`; a singular matrix has no negative powers, of which SciPy's are NaNs if `t` is no integer, and may have no
+        root, of which SciPy's is refused.
     """
 
     def check_options() -> None:
@@ -632,14 +635,42 @@ def _value_claims(check: Check, a: Sums, values: Matrix, traces: Sequence[Any]) 
     ]
 
 
-def _pair_claims(check: Check, a: Sums, v: Sums, w: Matrix, traces: Sequence[Any]) -> list[Claim]:
-    """The sums "v" are V^H (A^H y) and V^H y. Rows belong to eigenvectors."""
-    n, count = w.size, a.left.shape[1]
-    bound = check.bound(n, PRODUCT) * check.scale(a.norm, n)
+def _balance(place: Place, check: Check) -> Matrix:
+    """The diagonal D with which ?geev balances A, as "balanced" among the sums: rounding is small beside D^-1 A D."""
+    scales, matrix = np.ones(place.operands["a"].shape[0], check.real), place.operands["a"].local
+    if check.active and matrix is not None:
+        from scipy.linalg import matrix_balance
+
+        balanced, (by_rank, order) = matrix_balance(matrix, separate=True) if matrix.size else (matrix, ((), ()))
+        scales[np.asarray(order, int)] = by_rank
+        check.add("balanced", _placed(place, balanced))
+    return scales
+
+
+def _column_norms(v: DistributedArray, scales: Matrix) -> Matrix:
+    """The length of each column of D^-1 V."""
+    assert v.local is not None
+    parts = [((np.abs(v.local[:, over]) / scales[:, None]) ** 2).sum(axis=0) for over in panels(*v.local.shape)]
+    return np.sqrt(np.concatenate(parts)) if parts else np.zeros(0)
+
+
+def _pair_claims(
+    check: Check, a: Sums, v: Sums, values: Matrix, balanced: Matrix, traces: Sequence[Any]
+) -> list[Claim]:
+    """The sums "v" are V^H (A^H y) and V^H y, with a row for each pair; half of y are multiplied by D^-1.
+
+    The error of each pair is small beside |A|, or that of the balanced problem beside `balanced`, |D^-1 A D| |D^-1 v|.
+    """
+    n, count = values.size, a.left.shape[1]
+    products, others = v.left[:, :count], values[:, None].conj() * v.left[:, count:]
+    plain, scaled = (
+        Claim.equal_sides("", products[:, part], others[:, part], 0.0).error / (check.bound(n, PRODUCT) * check.scale(norm, n))
+        for part, norm in ((slice(count // 2), a.norm), (slice(count // 2, count), balanced))
+    )
     return [
-        Claim.equal_sides("V^H (A^H y) = conj(w) * (V^H y)", v.left[:, :count], w.conj() * v.left[:, count:], bound),
+        Claim("V^H (A^H y) = conj(w) * (V^H y)", np.minimum(plain, scaled), 1.0),
         Claim("columns of V have length 1", np.abs(v.norms - 1), check.bound(n, ORTHOGONAL)),
-        *_value_claims(check, a, w[:, 0], traces),
+        *_value_claims(check, a, values, traces),
     ]
 
 
@@ -762,12 +793,14 @@ def _product(place: Place, numbers: Matrix) -> DistributedArray:
 
     _, before = verify.run(multiply)
     if verify.active:
-        v = before["vectors"]
-        verify.add_operand("vectors", right=numbers[:, None] * v.left)
-        verify.add("x", result, right=y)
+        v, exponent = before["vectors"], int(np.frexp(np.abs(numbers).max(initial=0))[1])
+        moderate = times_powers(numbers.astype(np.result_type(numbers, np.float64)), -exponent)
+        verify.add_operand("vectors", right=moderate[:, None] * v.left)
+        verify.add("x", result, right=y, exponent=exponent)
 
         def make_claims(sums: dict[str, Sums]) -> list[Claim]:
-            bound = verify.bound(n, PRODUCT) * verify.scale(np.linalg.norm(numbers), n) * max(1, v.norm)
+            size = np.linalg.norm(moderate) + np.ldexp(verify.scale(0, n), -exponent)
+            bound = verify.bound(n, PRODUCT) * size * max(1, v.norm)
             return [Claim.equal("X y = V (f(w) * (V^H y))", sums["x"].right, sums["vectors"].right, bound)]
 
         verify.require(make_claims)
