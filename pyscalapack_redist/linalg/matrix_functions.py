@@ -22,6 +22,7 @@ from ..errors import DescriptorError, RedistributionError, shown
 from ..layout.array_arithmetic import descriptor_of
 from ..layout.descriptor import Descriptor
 from ..scalapack.calls import NotFiniteError
+from ..scalapack.scaling import times_power
 from .attempt import Problem
 from .call import MatrixOptions, ResultOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
@@ -98,14 +99,12 @@ def eig(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]
     def work(place: Place) -> tuple[Matrix, DistributedArray]:
         from scipy.linalg import eig as eig_of_scipy
 
-        verify = Check(place, is_complex=True)
-        scales = _balance(place, verify)
-        y = verify.vectors(a.shape[0])
+        verify, exponent = Check(place, scaled=True, is_complex=True), place.facts.exponent("a")
+        scales, y = _balance(place, verify, exponent), verify.vectors(a.shape[0])
         y = np.hstack([y, y / scales[:, None]])
-        verify.add_operand("a", left=y)
-        traces = _traces(place, verify)
-        before = verify.sums()
-        matrix = _whole(place)
+        verify.add_operand("a", left=y, exponent=exponent)
+        matrix, before = _whole(place, exponent=exponent), verify.sums()
+        traces = _traces(verify, matrix)
         values, vectors = eig_of_scipy(matrix, overwrite_a=True, check_finite=False)
         values = _real_if_all_are(values, place.dtype)
         v = _placed(place, vectors.astype(values.dtype, copy=False))
@@ -113,7 +112,7 @@ def eig(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]
             verify.add("v", v, left=np.hstack([before["a"].left, y]), columns=True)
             balanced = before["balanced"].norm * _column_norms(v, scales)
             verify.require(lambda after: _pair_claims(verify, before["a"], after["v"], values, balanced, traces))
-        return values, v
+        return times_powers(values, exponent), v
 
     values, vectors = problem.attempt(work, "SciPy's eig")
     return EigResult(values, problem.to_result(vectors))
@@ -149,14 +148,14 @@ def eigvals(call: RoutineCall, a: DistributedArray, **options: Unpack[MatrixOpti
     def work(place: Place) -> Matrix:
         from scipy.linalg import eigvals as eigvals_of_scipy
 
-        verify = Check(place, is_complex=True)
-        traces = _traces(place, verify)
-        verify.add_operand("a")
-        before = verify.sums()
-        values = eigvals_of_scipy(_whole(place), overwrite_a=True, check_finite=False)
+        verify, exponent = Check(place, scaled=True, is_complex=True), place.facts.exponent("a")
+        verify.add_operand("a", exponent=exponent)
+        matrix = _whole(place, exponent=exponent)
+        traces, before = _traces(verify, matrix), verify.sums()
+        values = eigvals_of_scipy(matrix, overwrite_a=True, check_finite=False)
         values = _real_if_all_are(values, place.dtype)
         verify.require(lambda _: _value_claims(verify, before["a"], values, traces))
-        return values
+        return times_powers(values, exponent)
 
     values: Matrix = problem.attempt(work, "SciPy's eigvals")
     return values
@@ -229,11 +228,11 @@ def schur(
         from scipy.linalg import schur as schur_of_scipy
 
         n, is_complex = a.shape[0], SCHUR_FORMS[output] == "complex"
-        verify = Check(place, is_complex=is_complex)
+        verify, exponent = Check(place, scaled=True, is_complex=is_complex), place.facts.exponent("a")
         y = verify.vectors(n)
-        verify.add_operand("a", right=y)
-        before = verify.sums()
-        form, basis, *first = schur_of_scipy(_whole(place), output, overwrite_a=True, sort=sort, check_finite=False)
+        verify.add_operand("a", right=y, exponent=exponent)
+        matrix, before = _whole(place, exponent=exponent), verify.sums()
+        form, basis, *first = schur_of_scipy(matrix, output, overwrite_a=True, sort=sort, check_finite=False)
         t, z = _placed(place, form), _placed(place, basis)
         if verify.active:
             verify.add("z", z, left=y, right=y)
@@ -247,6 +246,8 @@ def schur(
                     Claim("T is of Schur's form", _outside_schur_form(form), 0.0),
                 ]
             )
+        assert t.local is not None
+        times_power(t.local, exponent)
         return t, z, int(first[0]) if first else 0
 
     t, z, first = problem.attempt(work, "SciPy's schur")
@@ -567,26 +568,39 @@ def _of_general(
     problem = _problem_on_one(call, a, options, check_all)
 
     def work(place: Place) -> DistributedArray:
-        matrix = _whole(place, read_only=True)
+        exponent = place.facts.exponent("a") // root * root if root else 0
+        verify = Check(place, scaled=bool(root), is_complex=True)
+        y = verify.vectors(a.shape[0])
+        if root:
+            verify.add_operand("a", right=y, exponent=exponent)
+        before, matrix = verify.sums(), _whole(place, read_only=True, exponent=exponent)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            result = compute(matrix) if matrix.size else matrix.copy()  # some functions of SciPy take no empty matrices
+            try:
+                result = compute(matrix) if matrix.size else matrix.copy()  # some functions of SciPy take no empty matrices
+            except Exception as error:
+                if call.name == "funm" or isinstance(error, MemoryError | np.linalg.LinAlgError):
+                    raise
+                raise np.linalg.LinAlgError(f"{call.name}: SciPy has no result: {error}") from error
         texts = [str(each.message) for each in caught if not issubclass(each.category, DeprecationWarning)]
         if not texts and not np.isfinite(result).all():
             texts = [f"the result of SciPy's {call.name} has infs or NaNs"]
         for text in texts:
             place.call.warn(text)
         x = _placed(place, result)
-        if root and not texts:
-            _require_root(place, x, root)
+        if root and verify.active and not texts:
+            _require_root(verify, before["a"], x, y, root)
+        if exponent:
+            assert x.local is not None
+            times_power(x.local, exponent // root)
         return x
 
     return problem.to_result(problem.attempt(work, f"SciPy's {call.name}"))
 
 
-def _whole(place: Place, read_only: bool = False) -> Matrix:
-    """The matrix on this process, for SciPy, whose loops may not end with NaNs."""
-    matrix = place.move("a", read_only=read_only)
+def _whole(place: Place, read_only: bool = False, exponent: int = 0) -> Matrix:
+    """The matrix on this process, divided by 2**exponent, for SciPy, whose loops may not end with NaNs."""
+    matrix = place.move("a", read_only=read_only, exponent=exponent)
     place.run(lambda: None)
     assert matrix.local is not None
     if not place.facts.are_finite:
@@ -614,11 +628,11 @@ def _real_if_all_are(values: Matrix, dtype: np.dtype[Any]) -> Matrix:
     return np.array(values.real) if dtype.kind != "c" and not values.imag.any() else values
 
 
-def _traces(place: Place, check: Check) -> Sequence[Any]:
+def _traces(check: Check, matrix: Matrix) -> Sequence[Any]:
     """The traces of A and of A A."""
-    matrix, dtype = place.operands["a"].local, np.result_type(check.real, place.dtype)
+    dtype = np.result_type(check.real, matrix.dtype)
     trace = square = dtype.type(0)
-    if not check.active or matrix is None:
+    if not check.active:
         return trace, square
     trace = np.trace(matrix, dtype=dtype)
     for over in panels(*matrix.shape):
@@ -635,13 +649,15 @@ def _value_claims(check: Check, a: Sums, values: Matrix, traces: Sequence[Any]) 
     ]
 
 
-def _balance(place: Place, check: Check) -> Matrix:
+def _balance(place: Place, check: Check, exponent: int) -> Matrix:
     """The diagonal D with which ?geev balances A, as "balanced" among the sums: rounding is small beside D^-1 A D."""
     scales, matrix = np.ones(place.operands["a"].shape[0], check.real), place.operands["a"].local
     if check.active and matrix is not None:
         from scipy.linalg import matrix_balance
 
-        balanced, (by_rank, order) = matrix_balance(matrix, separate=True) if matrix.size else (matrix, ((), ()))
+        balanced, (by_rank, order) = (
+            matrix_balance(times_powers(matrix, -exponent), separate=True) if matrix.size else (matrix, ((), ()))
+        )
         scales[np.asarray(order, int)] = by_rank
         check.add("balanced", _placed(place, balanced))
     return scales
@@ -683,20 +699,15 @@ def _outside_schur_form(form: Matrix) -> int:
     return int(pairs + below)
 
 
-def _require_root(place: Place, x: DistributedArray, root: int) -> None:
+def _require_root(check: Check, a: Sums, x: DistributedArray, y: Matrix, root: int) -> None:
     """Require X (X y) = A y, or the same of a higher power."""
-    verify, n = Check(place, is_complex=np.iscomplexobj(x.local)), x.shape[0]
-    if not verify.active:
-        return
-    product, sums = verify.vectors(n), dict[str, Sums]()
-    verify.add_operand("a", right=product)
+    product, n, norm = y, x.shape[0], 0.0
     for _ in range(root):
-        verify.add("x", x, right=product)
-        sums |= verify.sums()
-        product = sums["x"].right
-    bound = verify.bound(n, PRODUCT) * root * verify.scale(sums["x"].norm, n) ** root
-    text = f"{'X (' * (root - 1)}X y{')' * (root - 1)} = A y"
-    verify.require(lambda _: [Claim.equal(text, product, sums["a"].right, bound)])
+        check.add("x", x, right=product)
+        sums = check.sums()["x"]
+        product, norm = sums.right, sums.norm
+    bound = check.bound(n, PRODUCT) * root * check.scale(norm, n) ** root
+    check.require(lambda _: [Claim.equal(f"{'X (' * (root - 1)}X y{')' * (root - 1)} = A y", product, a.right, bound)])
 
 
 # -- the steps of Hermitian matrices
