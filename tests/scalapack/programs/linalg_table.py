@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg
-from pyscalapack_redist.linalg import operands
+from pyscalapack_redist.linalg import operands, place
 from pyscalapack_redist.linalg.solver_rules import FUNCTIONS, OF_ONE_PROCESS
 
 DTYPES = "fdFD"
@@ -897,6 +897,31 @@ def out_of_range() -> None:
                 call(large)
 
 
+def on_one_process() -> None:
+    """Routines of one process go where there is room, and say what they take; functions differ from rank to rank."""
+    a = put(random((9, 9), "d"), psr.Descriptor((9, 9), 2, SQUARE))
+    with mock.patch.object(place, "NEGLIGIBLE", 0):
+        with mock.patch.object(place, "free_memory", return_value=10**6 if RANK == SIZE - 1 else 1000):
+            assert linalg.eigvals(a).shape == (9,)
+        with mock.patch.object(place, "free_memory", return_value=1000 + RANK):
+            for call, remedy in ((linalg.eig, "take eigh"), (linalg.expm, 'take assume_a="her"')):
+                with pytest.raises(psr.ArrayError, match=rf"rank {SIZE - 1} has .* GiB free: start fewer .*{remedy}"):
+                    call(a)
+    if SIZE > 1:
+        with pytest.raises(psr.DescriptorError, match=r"is on .* processes, and eig works on one"):
+            linalg.eig(a, layout=psr.Descriptor((9, 9), 2, ROWS))
+        with pytest.raises(psr.RedistributionError, match="func returns other values on rank 1 than on rank 0"):
+            linalg.funm(a, lambda w: w + RANK, assume_a="her")
+        with pytest.raises((ZeroDivisionError, psr.CollectiveError), match="division by zero"):
+            linalg.funm(a, lambda w: w if RANK else 1 / 0, assume_a="her")
+    with pytest.raises(ValueError, match=r"func returns .* of shape \(2,\).* for eigenvalues of shape \(9,\)"):
+        linalg.funm(a, lambda w: w[:2], assume_a="her")
+    with pytest.raises(np.linalg.LinAlgError, match="the function of the eigenvalue 0 is -inf"):
+        linalg.logm(put(np.zeros((9, 9)), slabs((9, 9))), assume_a="her")
+    with pytest.warns(scipy.linalg.LinAlgWarning, match="singular"):
+        linalg.sqrtm(put(np.eye(9, k=1), slabs((9, 9))))
+
+
 def graded() -> None:
     """Tiny singular values of a graded matrix: p?gesvd and dqds have each right, ?bdsdc relative to the largest."""
     n = 60
@@ -922,6 +947,7 @@ def main() -> None:
     extremes()
     determinants()
     out_of_range()
+    on_one_process()
     graded()
     WORLD.Barrier()
     if RANK == 0:
