@@ -23,6 +23,18 @@ from .conditioning import cond, matrix_rank, pinv
 from .decompositions import PivotedQRResult, QRResult, qr
 from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
+from .matrix_functions import (
+    EigResult,
+    SchurResult,
+    eig,
+    eigvals,
+    expm,
+    fractional_matrix_power,
+    funm,
+    logm,
+    schur,
+    sqrtm,
+)
 from .products import matmul, norm
 from .singular_values import SVDResult, svd, svdvals
 from .solver_rules import check_layout, layout_for
@@ -41,11 +53,13 @@ from .systems import (
 )
 
 __all__ = [
+    "EigResult",
     "EighResult",
     "LstsqResult",
     "PivotedQRResult",
     "QRResult",
     "SVDResult",
+    "SchurResult",
     "SlogdetResult",
     "check_layout",
     "cho_factor",
@@ -53,10 +67,16 @@ __all__ = [
     "cholesky",
     "cond",
     "det",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
+    "expm",
+    "fractional_matrix_power",
+    "funm",
     "inv",
     "layout_for",
+    "logm",
     "lstsq",
     "lu_factor",
     "lu_solve",
@@ -65,9 +85,11 @@ __all__ = [
     "norm",
     "pinv",
     "qr",
+    "schur",
     "slogdet",
     "solve",
     "solve_triangular",
+    "sqrtm",
     "svd",
     "svdvals",
 ]

@@ -27,8 +27,8 @@ from .call import RoutineCall, WrongResultError
 from .cores import blas_on_all_cores
 from .matrix_parts import as_column, local_elements
 from .operands import Forms, Operands, ShapeAndLayout
-from .place import OneProcess, Place, choose_layout, is_whole_on, place_in, redistribute
-from .solver_rules import another_layout
+from .place import OneProcess, Place, choose_layout, choose_process, is_whole_on, place_in, redistribute
+from .solver_rules import another_layout, another_process
 
 R = TypeVar("R")
 MOVED = 64.0
@@ -50,6 +50,7 @@ class WholeArray(NamedTuple):
     """Stands for an array on one process, for ranks that have none of its elements."""
 
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
 
 class Answer(NamedTuple):
@@ -61,7 +62,7 @@ class Answer(NamedTuple):
 
     def for_others(self) -> Answer:
         """The same without the elements of arrays."""
-        return self._replace(result=_each_array(self.result, lambda array: WholeArray(array.shape)))
+        return self._replace(result=_each_array(self.result, lambda array: WholeArray(array.shape, array.dtype)))
 
 
 class Problem:
@@ -75,6 +76,8 @@ class Problem:
         As for `Operands`.
     has_layout : bool, optional
         Whether the routine works in a layout of its own, and not where the operands are.
+    copies_on_one : int, optional
+        Of a routine that only one process can do: how many complex matrices, of the shape of the operand, it takes there.
     """
 
     place: Place
@@ -90,16 +93,20 @@ class Problem:
         check_finite: bool = False,
         uses_library: bool = True,
         has_layout: bool = True,
+        copies_on_one: int = 0,
         **options: Any,
     ) -> None:
-        self.call, self._uses_library = call, uses_library
+        self.call, self._uses_library, self._is_for_one = call, uses_library, copies_on_one > 0
         self.operands = Operands(call, arrays, check_arguments, parts, vectors, check_finite, uses_library, **options)
         self.dtype, self.target = self.operands.dtype, self.operands.target
-        if has_layout:
-            wanted = self.operands.layout
-            self._work_in(wanted or choose_layout(call, self.operands, uses_library), wanted is not None)
+        wanted = self.operands.layout
+        if copies_on_one:
+            self.work_in(choose_process(call, self.operands, copies_on_one), wanted is not None)
+        elif has_layout:
+            self.work_in(wanted or choose_layout(call, self.operands, uses_library), wanted is not None)
 
-    def _work_in(self, layout: Descriptor, is_asked: bool) -> None:
+    def work_in(self, layout: Descriptor, is_asked: bool) -> None:
+        """Let the next attempt work in this layout. Collective."""
         self.place = place_in(self.call, self.operands, layout, self._uses_library, is_asked)
 
     def attempt(
@@ -133,7 +140,9 @@ class Problem:
             if refusals:
                 self.place = ordinary
             if elsewhere:
-                self._work_in(another_layout(self.call.name, self.place.work_layout, self.call.comm), True)
+                layout, comm = self.place.work_layout, self.call.comm
+                other = another_process(layout, comm) if self._is_for_one else another_layout(self.call.name, layout, comm)
+                self.work_in(other, True)
             self.place.is_refused = bool(refusals)
             try:
                 result = self._once(compute)
@@ -233,6 +242,8 @@ class Problem:
         return f"{name}: p{kind}{routine_names} of {library.vendor}, {library.path}{beneath}, returned no result"
 
     def _remedy(self) -> str:
+        if self._is_for_one:
+            return "pass layout= on another process, or use another SciPy"
         if self.place.is_alone:
             return f"pass layout= on more processes, or use another {'SciPy' if self._uses_library else 'NumPy'}"
         if not self._uses_library:
@@ -245,22 +256,22 @@ class Problem:
 
     def to_result(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
         """Bring a result into a layout; by default `target`."""
-        wanted = target or self.target
+        wanted, dtype = target or self.target, matrix.dtype or self.dtype
         desc, local = as_column(wanted), matrix.local
         rank = matrix.desc.grid.ranks.flat[0]
         if desc != matrix.desc and not (is_whole_on(matrix.desc, rank) and is_whole_on(desc, rank)):
             out: NDArray[Any] | None = None
             if self.call.order == "C" and desc.coords is not None:
                 with contextlib.suppress(MemoryError):  # the plan reports it to all ranks
-                    out = new_array(desc.local_shape, self.dtype, "C")
+                    out = new_array(desc.local_shape, dtype, "C")
             # where A has made room, the result is in memory of its own
             consumes = self.operands.has_consumed
             local = redistribute(
-                self.call, "result", matrix.desc, desc, local, out, dtype=self.dtype, overwrite=consumes
+                self.call, "result", matrix.desc, desc, local, out, dtype=dtype, overwrite=consumes
             )
         if wanted.ndim == 1 and local is not None:
             local = local[:, 0] if wanted.coords is not None else None
-        return DistributedArray._from_result(wanted, local, self.dtype)
+        return DistributedArray._from_result(wanted, local, dtype)
 
 
 def _each_array(result: Any, change: Callable[[Any], Any]) -> Any:
@@ -279,7 +290,7 @@ def _placed(place: OneProcess, array: Any) -> DistributedArray:
     desc, local = place.layout((m, n)), None
     if isinstance(array, DistributedArray):
         local = array.local if array.desc == desc else np.array(local_elements(array)[2], order="F")
-    return place.array(desc, local)
+    return place.array(desc, local, array.dtype)
 
 
 def assemble(

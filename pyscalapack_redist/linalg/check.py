@@ -94,16 +94,17 @@ class Check:
     """The check of one attempt, on operands as the user gave them and on results in the layout of the place.
 
     `scaled`: operands are divided by 2**exponent, as `Operands.exponent` has it. Without it the squares of an operand may
-    overflow or vanish in float64; its norms then have extended precision.
+    overflow or vanish in float64; its norms then have extended precision. `is_complex`: results are complex, also of
+    real operands.
     """
 
-    def __init__(self, place: Place, *, scaled: bool = False) -> None:
+    def __init__(self, place: Place, *, scaled: bool = False, is_complex: bool = False) -> None:
         self.active = place.facts.is_checked  # otherwise nothing is computed and nothing is sent
         wide = not scaled and any(size and not SMALL < size < LARGE for size in place.facts.magnitudes.values())
         numbers = np.finfo(place.dtype)
         self.eps, self.largest, self._tiny = float(numbers.eps), float(numbers.max), float(numbers.tiny)
         self._place, self._scaled = place, scaled
-        self._complex = place.dtype.kind == "c"
+        self._complex = is_complex or place.dtype.kind == "c"
         self.real = np.dtype(np.longdouble if wide else np.float64)
         self._dtype = np.result_type(self.real, np.complex64) if self._complex else self.real
         self._parts: dict[str, _PartialSums | None] = {}

@@ -147,7 +147,7 @@ def eigh(
         operands["b"] = matrix
         parts["b"] = hermitian_part(lower) if factor_lower is None else "L" if factor_lower else "U"
     problem = Problem(call, operands, request.check, parts=lambda: parts, factor_lower=factor_lower)
-    values, vectors = _eigenpairs(problem, request)
+    values, vectors = find_pairs(problem, request)
     if vectors is None:
         return values
     return EighResult(values, problem.to_result(vectors, shaped_like(problem.target, vectors.shape)))
@@ -188,10 +188,10 @@ def eigvalsh(
         return check_square_matrix(a)
 
     problem = Problem(call, {"a": a}, check_arguments, parts=lambda: {"a": hermitian_part(UPLO.upper() == "L")})
-    return _eigenpairs(problem, Request(lower=UPLO.upper() == "L", eigvals_only=True))[0]
+    return find_pairs(problem, Request(lower=UPLO.upper() == "L", eigvals_only=True))[0]
 
 
-def _eigenpairs(problem: Problem, request: Request) -> Pairs:
+def find_pairs(problem: Problem, request: Request) -> Pairs:
     """The asked pairs. If the result of the chosen way is refused, all pairs are computed by p?syevd. Collective."""
     solve = eigenpairs.pairs_of_two if "b" in problem.operands.arrays else eigenpairs.pairs_of_one
     first, routine_names, library = _choose(problem, request)

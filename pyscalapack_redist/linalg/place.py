@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from .. import blacs, tracing
 from ..blacs.library import warn_of_kernels
 from ..comm.agreement import meet
+from ..comm.free_memory import NEGLIGIBLE, free_memory
 from ..comm.group import first_known
 from ..comm.guard import GuardedWork
 from ..distributed_array import DistributedArray
+from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from ..redistribution import Redistribution, plan_between
@@ -29,7 +31,7 @@ from .call import ROUTINES, RoutineCall
 from .matrix_parts import COMPLEMENT, clear_outside, diagonal_elements, local_elements, magnitude
 from .operands import Operands
 from .rates import family_name, shape_of_work
-from .solver_rules import FAMILY, check_counts, is_good_layout
+from .solver_rules import FAMILY, LIMIT, OF_ONE_PROCESS, check_counts, is_good_layout
 
 K = TypeVar("K")
 COPY_RATE = 1e9  # bytes that a process sends or receives in a second
@@ -57,6 +59,40 @@ def choose_layout(call: RoutineCall, operands: Operands, uses_library: bool) -> 
     if not operands.room:
         return rule
     return _fastest(call, [array.shape for array in operands.arrays.values()], [*own, rule, alone])
+
+
+def choose_process(call: RoutineCall, operands: Operands, copies: int) -> Descriptor:
+    """The layout of a process that has room for so many complex matrices of the first operand's shape. Collective.
+
+    That is the process of the asked layout, else the first one of the operand's grid, or another one if only that has room.
+
+    Raises
+    ------
+    ArrayError
+        None has room, or LAPACK cannot count the elements.
+    """
+    shape, desc = operands.shape, next(iter(operands.arrays.values())).desc
+    other = "eigh" if call.name in OF_ONE_PROCESS else 'assume_a="her"'
+    remedy = f"for a Hermitian matrix take {other}, which works on all processes"
+    if math.prod(shape) >= LIMIT:
+        raise ArrayError(
+            f"{call.name} of {shape[0]} x {shape[1]} elements works on one process, and LAPACK counts them in 32 bits: fewer "
+            f"than 2^31 are possible; {remedy}"
+        )
+    wanted = operands.layout
+    rank = int((wanted or desc).grid.ranks.flat[0])
+    needed = copies * 16 * math.prod(shape)
+    if needed > NEGLIGIBLE:
+        free: list[float] = call.run(lambda: free_memory() or math.inf, list)  # 0 where the system does not say
+        ranks = [rank] if wanted is not None else [rank, *range(len(free))]
+        rank = next((each for each in ranks if free[each] >= needed), max(ranks, key=free.__getitem__))
+        if free[rank] < needed:
+            raise ArrayError(
+                f"{call.name} of {shape[0]} x {shape[1]} elements works on one process, where it takes {needed / 2**30:.3g} "
+                f"GiB, and {'that of layout=' if wanted is not None else 'the one with the most, rank'} {rank} has "
+                f"{free[rank] / 2**30:.3g} GiB free: start fewer processes on a node, or one on a larger node; {remedy}"
+            )
+    return cache_of(call.group).layout_on(rank, shape, call.comm)
 
 
 def _fastest(call: RoutineCall, shapes: Sequence[tuple[int, ...]], layouts: Sequence[Descriptor]) -> Descriptor:

@@ -29,11 +29,13 @@ from ..scalapack.matrix_operands import (
 )
 
 BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
-EIGEN = ("eigh", "eigvalsh")
+FUNCTIONS = ("expm", "sqrtm", "logm", "fractional_matrix_power", "funm")
+EIGEN = ("eigh", "eigvalsh", *FUNCTIONS)  # functions of Hermitian matrices, which need eigenvectors
+OF_ONE_PROCESS = ("schur", "eig", "eigvals")
 CHOLESKY = ("cholesky", "cho_factor", "cho_solve")
 LU = ("solve", "lu_factor", "lu_solve")
 TRIANGULAR = ("solve_triangular",)
-OF_SQUARE_MATRICES = {*EIGEN, *CHOLESKY, *LU, *TRIANGULAR, "inv"}
+OF_SQUARE_MATRICES = {*EIGEN, *OF_ONE_PROCESS, *CHOLESKY, *LU, *TRIANGULAR, "inv"}
 ELEMENTS = 256 * 256
 LEAST_BLOCK, MOST_BLOCK = 16, 256
 LIMIT = 2**31
@@ -41,7 +43,8 @@ FAMILIES = {
     "lu": ("solve", "lu_factor", "lu_solve", "inv", "det", "slogdet"),
     "cholesky": ("cholesky", "cho_factor", "cho_solve", "solve_triangular"),
     "qr": ("qr", "lstsq"),
-    "eigh": ("eigh", "eigvalsh"),
+    "eigh": EIGEN,
+    "schur": OF_ONE_PROCESS,
     "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),
     "matmul": ("matmul",),
 }
@@ -191,7 +194,8 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
 
     Beside it, a routine may work on one process, where that is predicted to take less time (docs/linalg.md).
 
-    `matmul` works on a grid of its own choice, by the layouts of its operands.
+    `matmul` works on a grid of its own choice, by the layouts of its operands. `schur`, `eig` and `eigvals` work on one process
+    alone, and so do functions of a matrix that is not Hermitian.
 
     The rule is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
     side along the longer side of the matrix. It takes at most one process for each 256 x 256 elements, rounded up, and of P
@@ -226,7 +230,7 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm, library: st
         raise DescriptorError(
             "comm = None: layout_for needs the operands' communicator, whose size decides on the grid"
         )
-    block, sides = prefer(library, (m, n), comm.Get_size())
+    block, sides = prefer(library, (m, n), 1 if name in OF_ONE_PROCESS else comm.Get_size())
     desc = Descriptor((m, n), block, ProcessGrid(sides, comm))
     if library != "scalapack":
         check_layout(desc, library, name)
@@ -322,6 +326,12 @@ def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descript
             if block != desc.block[0] and 2 * block <= max(2, *desc.shape) and _unfit(name, other) is None:
                 return other
     return Descriptor(desc.shape, 1, grid)
+
+
+def another_process(desc: Descriptor, comm: MPI.Intracomm) -> Descriptor:
+    """The layout of the next process, for a second attempt of a routine that only one process can do."""
+    rank = (int(desc.grid.ranks.flat[0]) + 1) % comm.Get_size()
+    return Descriptor(desc.shape, desc.block, ProcessGrid((1, 1), comm, ranks=[[rank]]))
 
 
 def check_counts(desc: Descriptor) -> None:

@@ -755,6 +755,32 @@ def check_eigh(result: Any, a: Array, b: Array | None = None) -> None:
         unit(vectors)
 
 
+def check_eig(result: Any, a: Array) -> None:
+    values, vectors = result
+    wide = np.clongdouble
+    size = np.abs(a.astype(wide)).max(initial=0) * max(1, len(a))
+    assert np.all(np.abs(a.astype(wide) @ vectors - vectors * values.astype(wide)) <= 1e4 * np.finfo(a.dtype).eps * size)
+
+
+def check_eigvals(values: Array, a: Array) -> None:
+    size = np.abs(a.astype(np.clongdouble)).max(initial=0) * max(1, len(a))
+    trace = np.trace(a.astype(np.clongdouble))
+    assert np.abs(values.astype(np.clongdouble).sum() - trace) <= 1e4 * np.finfo(a.dtype).eps * size
+
+
+def function_is(function: Callable[[Array], Array]) -> Check:
+    """That of a Hermitian matrix, by NumPy's eigenvalues and eigenvectors."""
+
+    def check(result: Array, a: Array) -> None:
+        values, vectors = np.linalg.eigh(a)
+        numbers = function(values)
+        expected = (vectors * numbers) @ vectors.conj().T
+        size = np.abs(numbers).max(initial=0) + np.finfo(a.dtype).tiny
+        assert np.all(np.abs(result - expected) <= 1e4 * np.finfo(a.dtype).eps * size)
+
+    return check
+
+
 def check_svd(result: Any, a: Array) -> None:
     u, s, vh = result
     few = s.size
@@ -943,6 +969,24 @@ LINALG: dict[str, Operation] = {
         lambda a, b: linalg.eigh(a, linalg.cho_factor(b, lower=True)), None, "symmetric positive", check=check_eigh
     ),
     "eigvalsh": of(linalg.eigvalsh, np.linalg.eigvalsh, "symmetric"),
+    "eig": of(linalg.eig, None, check=check_eig),
+    "eig overwrite_a": of(lambda a: linalg.eig(a, overwrite_a=True), None, check=check_eig, consumes="a"),
+    "eigvals": of(linalg.eigvals, None, check=check_eigvals),
+    "schur": of(linalg.schur, None, check=product_is(lambda result: result[1] @ result[0] @ result[1].conj().T)),
+    "expm": of(linalg.expm, None, check=lambda x, a: None),
+    "expm of Hermitian": of(lambda a: linalg.expm(a, assume_a="her"), None, "symmetric", check=function_is(np.exp)),
+    "sqrtm": of(linalg.sqrtm, None, check=lambda x, a: None),
+    "sqrtm of Hermitian": of(lambda a: linalg.sqrtm(a, assume_a="her"), None, "positive", check=function_is(np.emath.sqrt)),
+    "logm": of(linalg.logm, None, check=lambda x, a: None),
+    "logm of Hermitian": of(lambda a: linalg.logm(a, assume_a="her"), None, "positive", check=function_is(np.emath.log)),
+    "fractional_matrix_power": of(lambda a: linalg.fractional_matrix_power(a, 0.3), None, check=lambda x, a: None),
+    "fractional_matrix_power of Hermitian": of(
+        lambda a: linalg.fractional_matrix_power(a, 2, assume_a="her"), None, "symmetric", check=function_is(np.square)
+    ),
+    "funm": of(lambda a: linalg.funm(a, np.cos), None, check=lambda x, a: None),
+    "funm of Hermitian": of(
+        lambda a: linalg.funm(a, lambda w: w / 2, assume_a="her"), None, "symmetric", check=function_is(lambda w: w / 2)
+    ),
     "lstsq": of(lambda a, b: linalg.lstsq(a, b)[0], lambda a, b: least_squares(a, b)[0], "tall tall-sides"),
     "lstsq residuals": of(lambda a, b: linalg.lstsq(a, b)[1], lambda a, b: least_squares(a, b)[1], "tall tall-sides"),
     "lstsq by svd": of(

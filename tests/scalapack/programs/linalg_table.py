@@ -38,10 +38,11 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg
-from pyscalapack_redist.linalg import operands
+from pyscalapack_redist.linalg import operands, place
+from pyscalapack_redist.linalg.solver_rules import FUNCTIONS, OF_ONE_PROCESS
 
 DTYPES = "fdFD"
-FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
+FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals", *FUNCTIONS)
 LEAST = 4  # decompositions of matrices up to this size choose their layout, since they need several blocks
 
 
@@ -61,6 +62,9 @@ class Case:
 
     def random(self, *shape: int) -> NDArray[Any]:
         return random(shape, self.dtype, self.rng)
+
+    def dtype_of(self, number: float) -> Any:
+        return np.dtype(self.dtype).type(number)
 
     def regular(self, n: int) -> NDArray[Any]:
         matrix = self.random(n, n) + 3 * np.eye(n, dtype=self.dtype)
@@ -107,6 +111,8 @@ class Case:
             keywords["check"] = False
         few = self.name in FEW_BLOCKS and max(work) <= LEAST
         possible = [None, psr.Descriptor(work, 2, SQUARE), psr.Descriptor(work, 4, ROWS)]
+        if self.name in OF_ONE_PROCESS or (self.name in FUNCTIONS and "assume_a" not in self.options):
+            few, possible[1:] = False, [psr.Descriptor(work, 2, LAST)] * 2
         keywords["layout"] = None if few else possible[self.rng.integers(3)]
         if like is not None:
             wanted = [None, slabs(like), copied(like), slabs(like) if len(like) == 1 else psr.Descriptor(like, 2, LAST)]
@@ -329,6 +335,83 @@ def eigh(case: Case) -> None:
     near(x.conj().T @ unit @ x, np.eye(values.size, dtype=case.dtype))
 
 
+def eig(case: Case) -> None:
+    matrix = case.hermitian(case.shape[0]) if case.options else case.random(case.shape[0], case.shape[0])
+    case.options = {}
+    expected = np.linalg.eig(matrix)
+    values, vectors = case.call(case.put(matrix), work=matrix.shape, like=matrix.shape)
+    x = whole_of(vectors)
+    assert values.dtype == x.dtype == expected.eigenvectors.dtype
+    near(np.sort(values), np.sort(expected.eigenvalues))
+    near(matrix @ x, x * values)
+    near(np.linalg.norm(x, axis=0), np.ones(len(x), x.real.dtype))
+
+
+def eigvals(case: Case) -> None:
+    matrix = case.random(case.shape[0], case.shape[0])
+    result = case.call(case.put(matrix), work=matrix.shape)
+    assert result.dtype == np.linalg.eigvals(matrix).dtype
+    near(np.sort(result), np.sort(np.linalg.eigvals(matrix)))
+
+
+def schur(case: Case) -> None:
+    matrix = case.random(case.shape[0], case.shape[0])
+    form, basis, *first = case.call(case.put(matrix), work=matrix.shape, like=matrix.shape)
+    t, z, *expected = scipy.linalg.schur(matrix, **case.options) if matrix.size else (matrix, matrix, 0)
+    assert whole_of(form).dtype == t.dtype or not matrix.size
+    assert not np.tril(whole_of(form), -1 if t.dtype.kind == "c" else -2).any()
+    near(whole_of(basis) @ whole_of(form) @ whole_of(basis).conj().T, matrix.astype(whole_of(form).dtype))
+    near(whole_of(basis).conj().T @ whole_of(basis), np.eye(len(z), dtype=whole_of(basis).dtype))
+    assert not first or first == expected
+
+
+def function_of(
+    case: Case, general: Callable[[NDArray[Any]], NDArray[Any]], function: Callable[..., Any], **options: Any
+) -> None:
+    """A function of a matrix, beside SciPy's; with assume_a beside that of the eigenvalues."""
+    n = case.shape[0]
+    if "assume_a" not in case.options:
+        matrix = (case.random(n, n) / (n + 1) ** 0.5 + 3 * np.eye(n)).astype(case.dtype)
+        with warnings.catch_warnings(action="ignore"):  # of float32
+            result = whole_of(case.call(case.put(matrix), work=(n, n), like=(n, n), **options))
+            expected = general(matrix) if n else matrix
+            assert result.dtype == expected.dtype  # which may be of double precision, with the errors of single precision
+            digits = np.result_type(case.dtype, "F") if expected.dtype.kind == "c" else case.dtype
+            near(result.astype(digits), expected.astype(digits))
+        return
+    for matrix in (case.positive(n) / case.dtype_of(n + 1), case.hermitian(n)):
+        values, vectors = np.linalg.eigh(matrix)
+        a = case.put(Case("eigh", case.shape, case.options, case.dtype, case.seed).triangle(matrix))
+        numbers = np.asarray(function(values)) if n else values
+        dtype = np.result_type(case.dtype, "F") if numbers.dtype.kind == "c" else np.dtype(case.dtype)
+        result = case.call(a, work=(n, n), like=(n, n), **options)
+        near(whole_of(result), ((vectors * numbers) @ vectors.conj().T).astype(dtype))
+
+
+def expm(case: Case) -> None:
+    function_of(case, scipy.linalg.expm, np.exp)
+
+
+def sqrtm(case: Case) -> None:
+    function_of(case, scipy.linalg.sqrtm, np.emath.sqrt)
+
+
+def logm(case: Case) -> None:
+    function_of(case, scipy.linalg.logm, np.emath.log)
+
+
+def fractional_matrix_power(case: Case) -> None:
+    t = case.options["t"]
+    general = functools.partial(scipy.linalg.fractional_matrix_power, t=t)
+    function_of(case, general, lambda w: w**t if t == int(t) else np.emath.power(w, t))
+
+
+def funm(case: Case) -> None:
+    for func in (np.sin, lambda w: np.exp(1j * w)):
+        general = functools.partial(scipy.linalg.funm, func=func, disp=False)
+        function_of(case, lambda a: general(a)[0], func, func=func)  # noqa: B023
+
+
 def qr(case: Case) -> None:
     m, n = case.shape
     matrix, mode = case.random(m, n), case.options.get("mode", "reduced")
@@ -423,6 +506,7 @@ def lstsq(case: Case) -> None:
 BOTH = [{"lower": False}, {"lower": True}]
 SYSTEMS = [(19, 4), (1, 1), (2, 3), (0, 2), (3, 0), (17,), (14, 14)]
 SQUARES = [(19,), (1,), (2,), (0,), (14,)]
+ASSUMED = [{}, {"assume_a": "her"}, {"assume_a": "hermitian", "lower": False}]
 SPECTRA = [(16,), (0,), (1,), (2,), (3,)]
 MATRICES = [(13, 6), (5, 11), (1, 1), (0, 3), (3, 0), (2, 2), (1, 9), (9, 1), (14, 14)]
 # Around the ratio of sides from which on a QR factorisation comes first, and beyond; 25 is LAPACK's least order that it divides
@@ -480,6 +564,11 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
         [{**kind, "factored": lower, **part} for kind in GENERALIZED for lower in (True, False) for part in ({}, SUBSETS[0])],
     ),
     (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
+    (eig, SQUARES, [{}, {"hermitian": True}]),
+    (eigvals, SQUARES, [{}]),
+    (schur, SQUARES, [{}, {"output": "complex"}, {"sort": "rhp"}]),
+    *((function, SQUARES, ASSUMED) for function in (expm, sqrtm, logm, funm)),
+    (fractional_matrix_power, SQUARES, [{"t": t, **its} for t in (0.5, -0.3, 2) for its in ASSUMED]),
     (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),
     (qr, MATRICES, [{"mode": mode, "pivoting": True} for mode in ("reduced", "full", "r")]),
     (svd, MATRICES, [{}, {"full_matrices": False}, {"compute_uv": False}]),
@@ -677,6 +766,7 @@ def no_numbers() -> None:
             linalg.eigh,
             linalg.svdvals,
         )
+        single = (*single, linalg.eig, linalg.eigvals, linalg.schur, linalg.expm, linalg.sqrtm, linalg.logm)
         single = (*single, linalg.eigvalsh, linalg.cond, linalg.matrix_rank, linalg.pinv)
         double = linalg.solve, linalg.lstsq, linalg.eigh
         calls: list[Callable[[], Any]] = [
@@ -700,6 +790,8 @@ def no_numbers() -> None:
             *(functools.partial(linalg.svdvals, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
             functools.partial(linalg.pinv, a, **options),
             *(functools.partial(linalg.lstsq, a, regular, method=method, **options) for method in ("qr", "svd")),
+            *(functools.partial(call, a, **options) for call in (linalg.eig, linalg.schur, linalg.expm, linalg.sqrtm)),
+            *(functools.partial(call, a, assume_a="her", **options) for call in (linalg.expm, linalg.logm)),
         ]
         for call in iterating:
             with pytest.raises(np.linalg.LinAlgError, match=r"has infs or NaNs|did not converge"):
@@ -848,6 +940,31 @@ def out_of_range() -> None:
                 call(large)
 
 
+def on_one_process() -> None:
+    """Routines of one process go where there is room, and say what they take; functions differ from rank to rank."""
+    a = put(random((9, 9), "d"), psr.Descriptor((9, 9), 2, SQUARE))
+    with mock.patch.object(place, "NEGLIGIBLE", 0):
+        with mock.patch.object(place, "free_memory", return_value=10**6 if RANK == SIZE - 1 else 1000):
+            assert linalg.eigvals(a).shape == (9,)
+        with mock.patch.object(place, "free_memory", return_value=1000 + RANK):
+            for call, remedy in ((linalg.eig, "take eigh"), (linalg.expm, 'take assume_a="her"')):
+                with pytest.raises(psr.ArrayError, match=rf"rank {SIZE - 1} has .* GiB free: start fewer .*{remedy}"):
+                    call(a)
+    if SIZE > 1:
+        with pytest.raises(psr.DescriptorError, match=r"is on .* processes, and eig works on one"):
+            linalg.eig(a, layout=psr.Descriptor((9, 9), 2, ROWS))
+        with pytest.raises(psr.RedistributionError, match="func returns other values on rank 1 than on rank 0"):
+            linalg.funm(a, lambda w: w + RANK, assume_a="her")
+        with pytest.raises((ZeroDivisionError, psr.CollectiveError), match="division by zero"):
+            linalg.funm(a, lambda w: w if RANK else 1 / 0, assume_a="her")
+    with pytest.raises(ValueError, match=r"func returns .* of shape \(2,\).* for eigenvalues of shape \(9,\)"):
+        linalg.funm(a, lambda w: w[:2], assume_a="her")
+    with pytest.raises(np.linalg.LinAlgError, match="the function of the eigenvalue 0 is -inf"):
+        linalg.logm(put(np.zeros((9, 9)), slabs((9, 9))), assume_a="her")
+    with pytest.warns(scipy.linalg.LinAlgWarning, match="singular"):
+        linalg.sqrtm(put(np.eye(9, k=1), slabs((9, 9))))
+
+
 def graded() -> None:
     """Tiny singular values of a graded matrix: p?gesvd and dqds have each right, ?bdsdc relative to the largest."""
     n = 60
@@ -873,6 +990,7 @@ def main() -> None:
     extremes()
     determinants()
     out_of_range()
+    on_one_process()
     graded()
     WORLD.Barrier()
     if RANK == 0:

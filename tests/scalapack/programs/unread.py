@@ -214,6 +214,25 @@ def generalized(case: Case) -> Any:
         yield left, ((b @ x if kind == 1 else x) * w)
 
 
+def general(case: Case) -> Any:
+    """Of a sub-array, in what is not read of it."""
+    a = case.regular()
+    w, v = linalg.eig(case.put(a, overwrite=True), **options_of(case))
+    yield a @ whole_of(v), whole_of(v) * w
+    t, z = (whole_of(factor) for factor in linalg.schur(case.put(a, overwrite=True), "complex", **options_of(case)))
+    yield z @ t @ z.conj().T, a
+    x = whole_of(linalg.sqrtm(case.put(a, overwrite=True), **options_of(case)))
+    yield x @ x, a
+
+
+def functions(case: Case) -> Any:
+    a, part = case.hermitian(9), "HL" if case.lower else "HU"
+    options: dict[str, Any] = {"assume_a": "her", "lower": case.lower, **options_of(case)}
+    x = whole_of(linalg.sqrtm(case.put(a, part, overwrite=True), **options))
+    yield x @ x, a
+    yield whole_of(linalg.funm(case.put(a, part, overwrite=True), lambda w: 2 * w, **options)), 2 * a
+
+
 def qr(case: Case) -> Any:
     a = case.random(N, 7) if case.lower else case.random(7, N)
     q, r = linalg.qr(case.put(a, overwrite=True), **options_of(case))
@@ -267,7 +286,7 @@ ROUTINES: dict[str, Callable[[Case], Iterator[tuple[Any, Any]]]] = {
     function.__name__: function
     for function in (
         *(solve, lu_solve, inv, determinants, cholesky, eigenvalues, eigh, generalized),
-        *(qr, svd, by_values, norm, lstsq, matmul),
+        *(qr, svd, by_values, norm, lstsq, matmul, general, functions),
     )
 }
 
