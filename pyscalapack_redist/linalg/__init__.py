@@ -23,6 +23,7 @@ from .conditioning import cond, matrix_rank, pinv
 from .decompositions import QRResult, qr
 from .eigenproblems import EighResult, eigh, eigvalsh
 from .least_squares import LstsqResult, lstsq
+from .polar_factors import PolarResult, polar
 from .products import matmul, norm
 from .singular_values import SVDResult, svd, svdvals
 from .solver_rules import check_layout, layout_for
@@ -43,6 +44,7 @@ from .systems import (
 __all__ = [
     "EighResult",
     "LstsqResult",
+    "PolarResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",
@@ -63,6 +65,7 @@ __all__ = [
     "matrix_rank",
     "norm",
     "pinv",
+    "polar",
     "qr",
     "slogdet",
     "solve",

@@ -28,7 +28,7 @@ from ..scalapack.matrix_operands import (
     syevd_obstacle,
 )
 
-BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
+BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "polar", "svd", "svdvals")
 EIGEN = ("eigh", "eigvalsh")
 CHOLESKY = ("cholesky", "cho_factor", "cho_solve")
 LU = ("solve", "lu_factor", "lu_solve")
@@ -42,7 +42,7 @@ FAMILIES = {
     "cholesky": ("cholesky", "cho_factor", "cho_solve", "solve_triangular"),
     "qr": ("qr", "lstsq"),
     "eigh": ("eigh", "eigvalsh"),
-    "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),
+    "svd": ("svd", "svdvals", "pinv", "polar", "cond", "matrix_rank", "norm"),
     "matmul": ("matmul",),
 }
 FAMILY = {name: family for family, names in FAMILIES.items() for name in names}

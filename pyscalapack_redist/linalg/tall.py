@@ -96,6 +96,14 @@ class Slabs(Grid):
             return work
         return Descriptor(shape, (work.block[0], None), work.grid, source=(work.source[0], 0), axes=work.axes)
 
+    def _own(self, name: str, local: NDArray[Any] | None, read_only: bool) -> NDArray[Any] | None:
+        rows = self.work_layout.local_shape[0]
+        if local is None or len(local) == rows:
+            return super()._own(name, local, read_only)
+        with self.collect_errors():
+            return np.array(local[:rows], order="F")  # without rows of padding
+        return None
+
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """A context for work of this rank by itself. An error is one of all ranks in the next step."""
@@ -182,7 +190,7 @@ def slabs_for(operand: Distributed, comm: MPI.Intracomm, root_rows: int) -> list
     layouts = [Descriptor((m, n), (Blocks(sizes), None), grid)]
     is_in_slabs = isinstance(desc, Descriptor) and desc.parent is None and desc.copies == desc.distributions[1].processes == 1
     if is_in_slabs and min([rows for _, rows in rows_of_ranks(desc) if rows]) >= n:
-        layouts.insert(0, desc)
+        layouts.insert(0, Descriptor(desc.shape, desc.block, desc.grid, source=desc.source, axes=desc.axes))
     return [each for each in layouts if max(rows for _, rows in rows_of_ranks(each)) < min(m, LIMIT // n)]
 
 
@@ -204,7 +212,7 @@ def in_slabs(problem: Problem, work: Work[Any], *, by_values: bool = False) -> F
 
     def seconds(layout: Descriptor) -> float:
         rows = [count for _, count in rows_of_ranks(layout) if count]
-        moved = 0.0 if layout is operand.desc else move_seconds(elements, len(rows))
+        moved = 0.0 if layout == operand.desc else move_seconds(elements, len(rows))
         return rates.seconds_in_slabs(rows, n, levels(len(rows), n)) + moved
 
     best = min(slabs_for(operand, call.comm, rates.rows_for_values(n)), key=seconds, default=None)
@@ -442,6 +450,25 @@ def decompose(place: Place, matrix: DistributedArray, complete: bool = False) ->
     vectors, values = place.on_root(of_r)
     left, right = vectors or (None, None)
     return factors.times(place.of_root(left, (n, n))), values, place.of_root(right, (n, n))
+
+
+def polar_by_tree(
+    place: Slabs, matrix: DistributedArray
+) -> tuple[DistributedArray, DistributedArray, NDArray[Any], DistributedArray]:
+    """U and P of A = U P, in slabs and on the root, and the singular values and V^H of R, which P is made of. Collective."""
+    factors, n = SlabFactors(place, matrix), matrix.shape[1]
+
+    def of_r() -> Any:
+        with tracing.phase("gesdd"):
+            left, values, right = pxgesvd(factors.r)
+        assert left is not None and right is not None  # noqa: PT018
+        return (left @ right, np.array((right.conj().T * values) @ right, order="F"), right), values
+
+    if not place.is_root:
+        factors.form()
+    squares, values = place.on_root(of_r)
+    unitary, hermitian, right = (place.of_root(square, (n, n)) for square in squares or (None, None, None))
+    return factors.times(unitary), hermitian, values, right
 
 
 def values_alone(place: Place, matrix: DistributedArray) -> NDArray[Any]:
