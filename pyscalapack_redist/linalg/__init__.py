@@ -35,6 +35,7 @@ from .matrix_functions import (
     schur,
     sqrtm,
 )
+from .polar_factors import PolarResult, polar
 from .products import matmul, norm
 from .singular_values import SVDResult, svd, svdvals
 from .solver_rules import check_layout, layout_for
@@ -57,6 +58,7 @@ __all__ = [
     "EighResult",
     "LstsqResult",
     "PivotedQRResult",
+    "PolarResult",
     "QRResult",
     "SVDResult",
     "SchurResult",
@@ -84,6 +86,7 @@ __all__ = [
     "matrix_rank",
     "norm",
     "pinv",
+    "polar",
     "qr",
     "schur",
     "slogdet",

@@ -152,8 +152,8 @@ class Problem:
                 overflows = isinstance(caught, NotFiniteError)
                 in_short = tracing.in_short(self.place.work_layout)
                 if not blame:
-                    of_first = self.place is not ordinary and first is not None
-                    blame = self._blame("QR", first.library) if of_first else self._blame(routine_names, library)
+                    names, of = (routine_names, library) if first is None else ("the QR factorisation", first.library)
+                    blame = self._blame(names, of)
                 refusals.append(f"{caught}, in {'' if refusals else 'the layout '}{in_short}")
                 continue
             if refusals:

@@ -21,6 +21,7 @@ from .place import Place
 from .random_vectors import VECTORS
 from .singular_values import Decompose, attempt, check_tolerance, relative_tolerance, require_triplets
 from .systems import column_exponents, diagonal_of, moved_sides, scale_back, scale_columns
+from .tall import SlabFactors, Slabs, in_slabs, project
 
 METHODS = ("qr", "svd")
 NORMAL = 8.0  # as in `systems`
@@ -71,8 +72,8 @@ def lstsq(
         With the method "svd", singular values up to `rcond` times the largest count as zero; default, or if negative:
         the dtype's eps times max(m, n).
     method : {"qr", "svd"}
-        "qr": by p?gels, for matrices of full rank; others are an error. "svd": by singular values, for any rank, as NumPy;
-        it takes several times as long, and memory for U and V^H.
+        "qr": by p?gels, or by QR of each process' rows, for matrices of full rank; others are an error. "svd": by singular
+        values, for any rank, as NumPy; it takes several times as long, and memory for U and V^H.
     **options
         `overwrite_a`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`; by default the
         solution is in the blocks and on the grid of `b`.
@@ -102,7 +103,7 @@ def lstsq(
 
     problem = Problem(call, {"a": a, "b": b}, check_arguments)
     if method == "qr":
-        solution, *rest = problem.attempt(_by_qr, "gels")
+        solution, *rest = problem.attempt(_by_qr, "gels", first=in_slabs(problem, _by_qr))
     else:
         solution, *rest = attempt(problem, a.shape, functools.partial(_by_svd, rcond=rcond), " and p?gemm")
     return LstsqResult(problem.to_result(solution), *rest)
@@ -134,7 +135,11 @@ def _by_qr(place: Place) -> tuple[Any, ...]:
         norms = np.concatenate([b.norms, np.linalg.norm(products, axis=0)])
         before["b"] = Sums(left=np.vstack([b.left, products.conj().T @ z]), norms=norms)
 
+    factors = SlabFactors(place, matrix, sides) if isinstance(place, Slabs) else None
+
     def work() -> tuple[Squares, NDArray[Any]]:
+        if factors is not None:
+            return (np.arange(count), factors.squares), np.abs(factors.solve())
         # Without a column p?gels factors nothing.
         pxgels(matrix, sides if sides.shape[1] else place.zeros((max(m, n), 1)))
         return _squares(sides, n), np.abs(diagonal_of(matrix))
@@ -154,7 +159,7 @@ def _by_qr(place: Place) -> tuple[Any, ...]:
     if check.active and wide:
         _require_least_norm(check, sides, before, diagonal.max() / diagonal.min() if m else 1.0, y)
     solution = place.zeros((n, count))
-    copy_corner(sides, solution)
+    copy_corner(sides if factors is None else factors.sides, solution)
     if check.active and not wide:
         check.add("x", solution, left=before["normal"].left, columns=True)
 
@@ -214,7 +219,17 @@ def _by_svd(place: Place, decompose: Decompose, rcond: float | None) -> tuple[An
         pxgemm(right, parts, solution, trans_a="C")
         return _squares(sides, 0)
 
-    squares = place.run(work, assemble(count, np.float64))
+    def work_in_slabs(place: Slabs) -> Squares:
+        whole = project(place, left, sides)
+        with place.working():
+            if place.is_root:
+                parts.local[...] = whole
+                np.matmul(right.local.conj().T, inverse[:, None] * whole, out=solution.local)
+        check.add("parts", parts, columns=True)
+        return _squares(sides, 0)
+
+    mine = work_in_slabs(place) if isinstance(place, Slabs) else None
+    squares = place.run(work if mine is None else lambda: mine, assemble(count, np.float64))
     check.add("x", solution, left=y, columns=True)
 
     def make_claims(sums: dict[str, Sums]) -> list[Claim]:

@@ -29,7 +29,7 @@ from .solver_rules import FAMILIES
 
 VARIABLE = "PYSCALAPACK_REDIST_RATES"  # a file of rates, in place of trials
 SMALLER, LARGER = 256, 512  # orders of a trial
-SLAB_WORK = 1.1  # of the factors of a slab, and of their product with a factor of the tree, in units of a factorisation
+TRIANGULAR, GENERAL = 0.375, 0.75  # operations of the product of Q with a square, those of the factors of a square being 1
 STEP_SECONDS = 1e-4  # of a level of the tree, each way
 TIMES = 2  # each is done; the least counts
 TRIAL = "a trial of linalg's routines"
@@ -54,28 +54,67 @@ class Rates(NamedTuple):
 
     def seconds(self, shape: tuple[int, int], processes: int) -> float:
         """The predicted time."""
-        work = operations(shape)
+        return self.seconds_of_work(operations(shape), min(shape), processes)
+
+    def seconds_of_work(self, work: float, columns: int, processes: int) -> float:
+        """The same by the operations and the number of columns."""
         if processes == 1:
             return work / self.lapack
         if not self.scalapack:
             return math.inf
-        return work / (processes * self.scalapack) + min(shape) * self.latency
+        return work / (processes * self.scalapack) + columns * self.latency
 
-    def seconds_in_slabs(self, rows: int, columns: int, fans: Sequence[int], by_values: bool) -> float:
-        """The predicted time of a tall matrix in slabs of at most so many rows (`tall`).
+
+class TallRates(NamedTuple):
+    """The rates of a matrix of many rows and few columns, whose R is decomposed by singular values or not at all.
+
+    Attributes
+    ----------
+    qr : Rates
+        Of its QR factorisation.
+    values : Rates or None
+        Of the singular values and vectors of R.
+    """
+
+    qr: Rates
+    values: Rates | None
+
+    def seconds(self, shape: tuple[int, int], processes: int) -> float:
+        """The predicted time on one process or on a grid, with a QR factorisation first."""
+        (m, n), product = shape, 0.0 if self.values is None else GENERAL
+        return self.qr.seconds_of_work(self._work(m, n, product), n, processes) + self._seconds_of_values(n, processes)
+
+    def seconds_in_slabs(self, rows: Sequence[int], columns: int, fans: Sequence[int]) -> float:
+        """The predicted time in slabs (`tall`), of which the first one's rank also decomposes R, on one process.
 
         Parameters
         ----------
-        rows, columns : int
-            Of the largest slab.
+        rows : sequence of int
+            Of each slab.
+        columns : int
+            Of the matrix.
         fans : sequence of int
             For each level of the tree, how many factors one rank factors together.
-        by_values : bool
-            Whether the singular values of R are computed, on one process.
         """
-        joins, square = sum(fan - 1 for fan in fans), operations((columns, columns))
-        work = SLAB_WORK * operations((rows, columns)) + (1 + joins / 8 if by_values else joins / 2) * square
-        return work / self.lapack + (2 * len(fans) + 1) * STEP_SECONDS
+        first, *others = (self._seconds_of_slab(each, columns) for each in rows)
+        joins = sum(fan - 1 for fan in fans) / 2 * columns**3 / self.qr.lapack
+        latency = (2 * len(fans) + 1) * STEP_SECONDS
+        return max([first + self._seconds_of_values(columns, 1), *others]) + joins + latency
+
+    def rows_for_values(self, columns: int) -> int:
+        """The rows of a slab that take as long as the decomposition of R."""
+        per_row = self._seconds_of_slab(2 * columns, columns) - self._seconds_of_slab(columns, columns)
+        return round(columns * self._seconds_of_values(columns, 1) / per_row)
+
+    def _seconds_of_slab(self, rows: int, columns: int) -> float:
+        return self._work(rows, columns, TRIANGULAR if self.values is None else GENERAL) / self.qr.lapack
+
+    def _seconds_of_values(self, order: int, processes: int) -> float:
+        return 0.0 if self.values is None else self.values.seconds((order, order), processes)
+
+    def _work(self, m: int, n: int, product: float) -> float:
+        """Operations of ?geqrf, ?orgqr, and a product of Q, in units in which they are n^3 for a square without the product."""
+        return (1.5 + product) * m * n**2 - 0.5 * n**3
 
 
 def operations(shape: tuple[int, int]) -> float:

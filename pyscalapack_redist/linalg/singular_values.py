@@ -237,7 +237,7 @@ def attempt(
     if driver == "gesvd" or not fits_one_rank(problem, min(shape)):
         return problem.attempt(by(by_rotations), f"gesvd{more_routines}")
     names = f"gebrd and p?{'un' if problem.dtype.kind == 'c' else 'or'}mbr{more_routines}"
-    first = None if complete else in_slabs(problem, by(decompose))
+    first = None if complete else in_slabs(problem, by(decompose), by_values=True)
     return problem.attempt(by(by_divide_and_conquer), names, first=first, other_work=by(by_rotations))
 
 
@@ -249,7 +249,7 @@ def singular_values(problem: Problem, driver: str = "gesdd") -> NDArray[Any]:
 
     if driver == "gesvd":
         return problem.attempt(by(values_by_rotations), "gesvd")
-    first = in_slabs(problem, by(values_alone))
+    first = in_slabs(problem, by(values_alone), by_values=True)
     return problem.attempt(by(values_by_dqds), "gebrd", first=first, other_work=by(values_by_rotations))
 
 

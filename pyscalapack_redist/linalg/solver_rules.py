@@ -28,7 +28,7 @@ from ..scalapack.matrix_operands import (
     syevd_obstacle,
 )
 
-BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals")
+BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "polar", "svd", "svdvals")
 FUNCTIONS = ("expm", "sqrtm", "logm", "fractional_matrix_power", "funm")
 EIGEN = ("eigh", "eigvalsh", *FUNCTIONS)  # functions of Hermitian matrices, which need eigenvectors
 OF_ONE_PROCESS = ("schur", "eig", "eigvals")
@@ -45,7 +45,7 @@ FAMILIES = {
     "qr": ("qr", "lstsq"),
     "eigh": EIGEN,
     "schur": OF_ONE_PROCESS,
-    "svd": ("svd", "svdvals", "pinv", "cond", "matrix_rank", "norm"),
+    "svd": ("svd", "svdvals", "pinv", "polar", "cond", "matrix_rank", "norm"),
     "matmul": ("matmul",),
 }
 FAMILY = {name: family for family, names in FAMILIES.items() for name in names}

@@ -1,16 +1,15 @@
 """QR of a matrix of many rows and few columns: of each rank's rows, and of a tree of the R factors (TSQR, arXiv 0808.2664).
 
 Each rank has whole rows, at least as many as there are columns. LAPACK factors them, A_k = Q_k R_k; then groups of ranks bring
-their factors R to the first one of them, which factors them as they stand above each other, until one is left. Q comes the
-same way back: the first rank of each group has a square C with which the group's Q is to be multiplied, at first the identity or
-a matrix that the caller has, makes that of each rank of the group from it, and each rank multiplies its Q_k by its own. From
-the identity all of these are upper triangles. What moves is squares of as many rows as A has columns, by plans.
+their factors R to the first one of them, which factors them as they stand above each other, until one is left. Q comes the same
+way back: the first rank of each group has a square by which the group's Q is to be multiplied, at first the identity or another
+one, makes that of each rank of the group from it, and each rank multiplies its Q_k by its own. From the identity all of these
+are upper triangles. What moves is squares of as many rows as A has columns, by plans.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,8 +20,10 @@ from numpy.typing import NDArray
 from .. import tracing
 from ..comm.agreement import agreement
 from ..comm.group import first_known
+from ..comm.mpi import MPI
 from ..distributed_array import DistributedArray
 from ..layout.array_arithmetic import Distributed
+from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from ..scalapack.matrix_operands import LIMIT
@@ -40,14 +41,13 @@ from .kernels import (
     own_tpqrt,
     own_trmm,
     pxgesvd,
+    pxtrsm,
 )
 from .operands import Operands
 from .place import SURE, Grid, Place, move_seconds
-from .rates import family_name
-from .solver_rules import FAMILY
+from .rates import TallRates, family_name
 
 TALL = 4  # rows for each column from which on
-UNEVEN = 1.5  # times the rows of equal slabs that a rank may have in the operand's own layout
 MOST_COLUMNS = 2**14  # for which LAPACK can count its workspaces on the root
 SQUARES = 2**18  # elements of the factors R that a rank factors together, if there are more than two
 ROWS = 1024  # of a slab that are multiplied at a time
@@ -95,6 +95,14 @@ class Slabs(Grid):
         if shape[1] == work.shape[1]:
             return work
         return Descriptor(shape, (work.block[0], None), work.grid, source=(work.source[0], 0), axes=work.axes)
+
+    def _own(self, name: str, local: NDArray[Any] | None, read_only: bool) -> NDArray[Any] | None:
+        rows = self.work_layout.local_shape[0]
+        if local is None or len(local) == rows:
+            return super()._own(name, local, read_only)
+        with self.collect_errors():
+            return np.array(local[:rows], order="F")  # without rows of padding
+        return None
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -166,52 +174,55 @@ def levels(count: int, order: int) -> list[int]:
     return found
 
 
-def slabs_for(operand: Distributed, comm: Any) -> Descriptor | None:
-    """The slabs of a tall matrix: those that it is in, or of equal size on as many ranks as each can have enough rows.
+def slabs_for(operand: Distributed, comm: MPI.Intracomm, root_rows: int) -> list[Descriptor]:
+    """Slabs of a tall matrix: those that it is in, and others of equal size, on as many ranks as can have enough rows.
 
-    None if it is not tall, or one rank would have all rows.
+    The first rank has so many rows less, which take as long as what else it computes. There are none if a rank would have too
+    many elements for LAPACK.
     """
     desc = operand.desc
     m, n = desc.shape
-    if n == 0 or m < TALL * n or n > MOST_COLUMNS:
-        return None
     ranks = min(comm.Get_size(), m // n)
-    if ranks < 2 or -(-m // ranks) * n >= LIMIT:
-        return None
-    if isinstance(desc, Descriptor) and desc.parent is None and desc.copies == desc.distributions[1].processes == 1:
-        rows = [count for _, count in rows_of_ranks(desc) if count]
-        if n <= min(rows) and max(rows) <= UNEVEN * m / ranks:
-            return desc
+    first = max(n, (m + root_rows) // ranks - root_rows)
+    others, more = divmod(m - first, ranks - 1)
+    sizes = [first, *(others + (k < more) for k in range(ranks - 1))]
     grid = ProcessGrid((ranks, 1), comm, ranks=[[rank] for rank in range(ranks)])
-    return Descriptor((m, n), ("balanced", None), grid)
+    layouts = [Descriptor((m, n), (Blocks(sizes), None), grid)]
+    is_in_slabs = isinstance(desc, Descriptor) and desc.parent is None and desc.copies == desc.distributions[1].processes == 1
+    if is_in_slabs and min([rows for _, rows in rows_of_ranks(desc) if rows]) >= n:
+        layouts.insert(0, Descriptor(desc.shape, desc.block, desc.grid, source=desc.source, axes=desc.axes))
+    return [each for each in layouts if max(rows for _, rows in rows_of_ranks(each)) < min(m, LIMIT // n)]
 
 
-def in_slabs(problem: Problem, work: Work[Any]) -> FirstWay | None:
+def in_slabs(problem: Problem, work: Work[Any], *, by_values: bool = False) -> FirstWay | None:
     """A work in slabs, where that is predicted to take the least time. Collective.
 
-    The matrix is the first operand. With `layout=`, and without elements to speak of, it is not.
+    The matrix is the first operand. It is not with `layout=`, and not without elements to speak of. `by_values`: whether the
+    work decomposes R.
     """
     call, operands, place = problem.call, problem.operands, problem.place
-    operand, shape = next(iter(operands.arrays.values())), operands.shape
-    family, cache, elements = FAMILY[call.name], cache_of(call.group), math.prod(shape)
-    if place.is_asked or (elements <= SURE and not cache.has_file_of(call, family)):
+    operand, (m, n) = next(iter(operands.arrays.values())), operands.shape
+    cache, elements, families = cache_of(call.group), m * n, ["qr", "svd"] if by_values else ["qr"]
+    if place.is_asked or n == 0 or m < TALL * n or n > MOST_COLUMNS or call.comm.Get_size() == 1:
         return None
-    slabs = slabs_for(operand, call.comm)
-    if slabs is None:
+    if elements <= SURE and not all(cache.has_file_of(call, family) for family in families):
         return None
-    rates, ordinary = cache.rates(call, family, ROUTINES[family_name(family)]), place.work_layout
-    fans = levels(sum(rows > 0 for _, rows in rows_of_ranks(slabs)), shape[1])
-    most = max(rows for _, rows in rows_of_ranks(slabs))
-    by_slabs = rates.seconds_in_slabs(most, shape[1], fans, family == "svd")
-    by_others = rates.seconds(shape, ordinary.grid.size)
-    if slabs is not operand.desc:
-        by_slabs += move_seconds(elements, len(slabs.grid.ranks))
+    every = [cache.rates(call, family, ROUTINES[family_name(family)]) for family in families]
+    rates, ordinary = TallRates(every[0], every[1] if by_values else None), place.work_layout
+
+    def seconds(layout: Descriptor) -> float:
+        rows = [count for _, count in rows_of_ranks(layout) if count]
+        moved = 0.0 if layout == operand.desc else move_seconds(elements, len(rows))
+        return rates.seconds_in_slabs(rows, n, levels(len(rows), n)) + moved
+
+    best = min(slabs_for(operand, call.comm, rates.rows_for_values(n)), key=seconds, default=None)
+    by_others = rates.seconds((m, n), ordinary.grid.size)
     if ordinary.grid.size > 1 and ordinary != operand.desc:
         by_others += move_seconds(elements, ordinary.grid.size)
-    if by_slabs >= by_others:
+    if best is None or seconds(best) >= by_others:
         return None
     name = f"LAPACK of SciPy {scipy.__version__}, for the rows of each process"
-    return FirstWay(Slabs(call, operands, slabs), work, name)
+    return FirstWay(Slabs(call, operands, best), work, name)
 
 
 # -- the tree
@@ -223,14 +234,15 @@ class Node(NamedTuple):
     reflectors: list[tuple[Matrix, Matrix]]
 
     @classmethod
-    def of(cls, stack: Matrix, order: int) -> tuple[Node, Matrix, float]:
+    def of(cls, stack: Matrix, order: int) -> tuple[Node, Matrix, Any]:
         """Factor triangles, with right-hand sides beside them.
 
         Returns also R, beside it the upper part of Q^H B, and of each column of B the squares in the other parts.
         """
         count = len(stack) // order
         triangle, *others = (np.array(stack[k * order : (k + 1) * order], order="F") for k in range(count))
-        whole, node, squares = triangle, cls([]), 0.0
+        whole, node = triangle, cls([])
+        squares: Any = 0.0
         triangle, sides = whole[:, :order], whole[:, order:]
         for other in others:
             below, rest = other[:, :order], other[:, order:]
@@ -268,6 +280,9 @@ class SlabFactors:
     squares : ndarray or float
         Of each right-hand side the sum of squares of the other rows of Q^H B, as far as this rank has them.
     """
+
+    _tau: NDArray[Any]
+    _is_formed = False
 
     def __init__(self, place: Slabs, matrix: DistributedArray, sides: DistributedArray | None = None) -> None:
         self._place, self._matrix, self._levels = place, matrix, list[tuple[list[int], Node | None]]()
@@ -331,38 +346,51 @@ class SlabFactors:
     def q(self) -> DistributedArray:
         """Q, in the memory of the matrix."""
         place, start = self._place, None
+        self.form()
         with place.working():
             if place.is_root:
                 start = np.eye(self._order, dtype=place.dtype, order="F")
-            self._form()
         square = self._go_down(start, True)
         with place.working():
             if place.has_rows:
                 assert square is not None
-                own_trmm(np.array(square, order="F"), self._local)
+                with tracing.phase("trmm"):
+                    own_trmm(np.array(square, order="F"), self._local)
         return self._matrix
 
     def times(self, square: DistributedArray) -> DistributedArray:
         """Q times a square matrix that one rank has, in the memory of the matrix."""
         place = self._place
-        with place.working():
-            self._form()
+        self.form()
         factor = self._go_down(square.local if place.is_root else None, False)
         with place.working():
             if place.has_rows:
-                multiply_rows(self._local, factor)
+                with tracing.phase("gemm"):
+                    multiply_rows(self._local, factor)
         return self._matrix
 
-    def _form(self) -> None:
-        """Form each rank's Q_k."""
-        if self._place.has_rows:
-            with tracing.phase("orgqr"):
-                own_orgqr(self._local, self._tau)
+    def solve(self) -> NDArray[Any]:
+        """Solve R X = Q^H B on the root, in the memory of `sides`; the diagonal of R, there alone. Not collective."""
+        if not self._place.is_root:
+            return np.zeros(0, self._place.dtype)
+        if self.sides.shape[1]:
+            pxtrsm(self.r, self.sides, "U")
+        diagonal: NDArray[Any] = self.r.local.diagonal()
+        return diagonal
+
+    def form(self) -> None:
+        """Form this rank's Q_k, if it has not been. Not collective."""
+        with self._place.working():
+            if self._place.has_rows and not self._is_formed:
+                self._is_formed = True
+                with tracing.phase("orgqr"):
+                    own_orgqr(self._local, self._tau)
 
     @property
     def _local(self) -> Matrix:
-        assert self._matrix.local is not None
-        return self._matrix.local
+        local: Matrix | None = self._matrix.local
+        assert local is not None
+        return local
 
 
 def multiply_rows(local: Matrix, square: Any) -> None:
@@ -372,9 +400,39 @@ def multiply_rows(local: Matrix, square: Any) -> None:
         rows[...] = rows @ square
 
 
+def project(place: Slabs, left: DistributedArray, sides: DistributedArray) -> NDArray[Any]:
+    """U^H B on every rank, of matrices in slabs. What is left of B outside of U's columns remains in its memory. Collective."""
+
+    def part() -> NDArray[Any] | None:
+        if not place.has_rows:
+            return None
+        product: NDArray[Any] = left.local.conj().T @ sides.local
+        return product
+
+    def combined(parts: list[NDArray[Any] | None]) -> NDArray[Any]:
+        whole: NDArray[Any] = np.sum([each for each in parts if each is not None], axis=0)
+        return whole
+
+    parts: NDArray[Any] = place.run(part, combined)
+    with place.working():
+        if place.has_rows:
+            sides.local[...] -= left.local @ parts
+    return parts
+
+
+def times_adjoint(place: Slabs, right: DistributedArray, left: DistributedArray) -> DistributedArray:
+    """X^H U^H of a matrix X that the root has and U in slabs, in columns of as many as U has rows. Collective."""
+    factor, local = place.on_all("X", right), None
+    with place.working():
+        if place.has_rows:
+            local = np.array((left.local @ factor).conj().T, order="F")
+    return place.array(left.desc.T, local)
+
+
 def squares_of_columns(matrix: Matrix) -> NDArray[np.float64]:
     """Sums of the squares of absolute values."""
-    return (np.abs(matrix).astype(np.float64) ** 2).sum(axis=0)  # type: ignore[no-any-return]
+    squares: NDArray[np.float64] = (np.abs(matrix).astype(np.float64) ** 2).sum(axis=0)
+    return squares
 
 
 def decompose(place: Place, matrix: DistributedArray, complete: bool = False) -> Triplets:
@@ -383,12 +441,34 @@ def decompose(place: Place, matrix: DistributedArray, complete: bool = False) ->
     factors, n = SlabFactors(place, matrix), matrix.shape[1]
 
     def of_r() -> Any:
-        left, values, right = pxgesvd(factors.r)
+        with tracing.phase("gesdd"):
+            left, values, right = pxgesvd(factors.r)
         return (left, right), values
 
+    if not place.is_root:  # which has fewer rows, if that pays
+        factors.form()
     vectors, values = place.on_root(of_r)
     left, right = vectors or (None, None)
     return factors.times(place.of_root(left, (n, n))), values, place.of_root(right, (n, n))
+
+
+def polar_by_tree(
+    place: Slabs, matrix: DistributedArray
+) -> tuple[DistributedArray, DistributedArray, NDArray[Any], DistributedArray]:
+    """U and P of A = U P, in slabs and on the root, and the singular values and V^H of R, which P is made of. Collective."""
+    factors, n = SlabFactors(place, matrix), matrix.shape[1]
+
+    def of_r() -> Any:
+        with tracing.phase("gesdd"):
+            left, values, right = pxgesvd(factors.r)
+        assert left is not None and right is not None  # noqa: PT018
+        return (left @ right, np.array((right.conj().T * values) @ right, order="F"), right), values
+
+    if not place.is_root:
+        factors.form()
+    squares, values = place.on_root(of_r)
+    unitary, hermitian, right = (place.of_root(square, (n, n)) for square in squares or (None, None, None))
+    return factors.times(unitary), hermitian, values, right
 
 
 def values_alone(place: Place, matrix: DistributedArray) -> NDArray[Any]:

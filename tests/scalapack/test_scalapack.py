@@ -16,9 +16,9 @@ LONG = pytest.mark.long
 
 @pytest.fixture(scope="session", name="rates")
 def files_of_rates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Variables of the environment with which linalg works on a grid wherever it can, or on one process."""
+    """Variables of the environment with which linalg works on a grid wherever it can, on one process, or in slabs of rows."""
     folder, variables = tmp_path_factory.mktemp("rates"), {}
-    for name, numbers in (("grid", [1.0, 1e30, 0.0]), ("one process", [1e30, 1.0, 0.0])):
+    for name, numbers in (("grid", [1.0, 1e30, 0.0]), ("one process", [1e30, 1.0, 0.0]), ("slabs", [1.0, 0.0, 0.0])):
         path = folder / f"{name.replace(' ', '-')}.json"
         path.write_text(json.dumps(dict.fromkeys(FAMILIES, numbers)))
         variables[name] = {VARIABLE: str(path)}
@@ -29,6 +29,7 @@ def files_of_rates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[s
     ("where", "ranks", "first", "rounds", "stride"),
     [
         *(("one process", 1, 0, 1, 1), ("one process", 3, 0, 1, 3), ("grid", 2, 0, 1, 2), ("grid", 4, 0, 1, 3)),
+        *(("slabs", 2, 0, 1, 5), pytest.param("slabs", 3, 1, 1, 1, marks=LONG), pytest.param("slabs", 6, 2, 1, 2, marks=LONG)),
         *(pytest.param("one process", n, 1, rounds, 1, marks=LONG) for n, rounds in ((1, 4), (2, 3), (4, 2))),
         *(pytest.param("grid", n, 1, rounds, 1, marks=LONG) for n, rounds in ((2, 4), (3, 3), (4, 2), (6, 1))),
     ],
@@ -43,9 +44,10 @@ def test_routines_of_linalg(
 @pytest.mark.parametrize(
     ("where", "ranks", "cases"),
     [
-        *(("one process", 1, 240), ("grid", 2, 120)),
+        *(("one process", 1, 240), ("grid", 2, 120), ("slabs", 2, 200)),
         *(pytest.param("grid", n, 3600 // n**2, marks=LONG) for n in (2, 4)),
         *(pytest.param("one process", n, 3600 // n, marks=LONG) for n in (1, 2)),
+        *(pytest.param("slabs", n, 2400 // n, marks=LONG) for n in (2, 4)),
     ],
 )
 def test_planted_faults_are_found(where: str, ranks: int, cases: int, rates: dict[str, dict[str, str]]) -> None:

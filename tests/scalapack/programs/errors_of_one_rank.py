@@ -165,6 +165,7 @@ def routines(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]
         "svd of wide": lambda **_: linalg.svd(o["wide"]),
         "svdvals": lambda **k: linalg.svdvals(o["a"], **k),
         "pinv": lambda **_: linalg.pinv(o["wide"]),
+        "polar": lambda **k: linalg.polar(o["a"], **k),
         "lstsq": lambda **_: linalg.lstsq(o["tall"], o["b"]),
         "lstsq of wide": lambda **_: linalg.lstsq(o["wide"], o["few"]),
         "lstsq by svd": lambda **k: linalg.lstsq(o["a"], o["b"], method="svd", **k),

@@ -42,7 +42,7 @@ from pyscalapack_redist.linalg import operands, place
 from pyscalapack_redist.linalg.solver_rules import FUNCTIONS, OF_ONE_PROCESS
 
 DTYPES = "fdFD"
-FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd", "svdvals", *FUNCTIONS)
+FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "polar", "svd", "svdvals", *FUNCTIONS)
 LEAST = 4  # decompositions of matrices up to this size choose their layout, since they need several blocks
 
 
@@ -271,6 +271,17 @@ def pinv(case: Case) -> None:
     case.options = options
     result = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape[::-1]))
     near(result, np.linalg.pinv(matrix, options.get("rcond", 1e-4 if case.dtype in "fF" else 1e-12)))
+
+
+def polar(case: Case) -> None:
+    (m, n), matrix = case.shape, spectrum(case)
+    u, p = map(whole_of, case.call(case.put(matrix), work=(m, n)))
+    is_right = case.options.get("side", "right") == "right"
+    near(u @ p if is_right else p @ u, matrix)
+    near(p, p.conj().T)
+    near(u.conj().T @ u if m >= n else u @ u.conj().T, np.eye(min(m, n), dtype=case.dtype))
+    if min(m, n):
+        near(p, scipy.linalg.polar(matrix, side="right" if is_right else "left")[1].astype(case.dtype))
 
 
 def eigvalsh(case: Case) -> None:
@@ -544,6 +555,8 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (cond, [(11, 11), (1, 1)], [{"p": p} for p in ("fro", 1, np.inf)]),
     (matrix_rank, MATRICES, [{}, {"rank": 2}, {"tol": 1e3}, {"rtol": 1.5}]),
     (pinv, MATRICES, [{}, {"rank": 2}, {"rank": 1, "rcond": 1e-3}]),
+    (polar, MATRICES, [{}, {"side": "left"}]),
+    (polar, [(70, 17), (33, 40)], [{"values": values} for values in ("graded", "deficient", "zeros")]),
     (eigvalsh, SPECTRA, [{}, {"UPLO": "U"}, {"UPLO": "l"}]),
     (eigh, SPECTRA, BOTH),
     (eigh, [(13,), (9,)], SUBSETS),
@@ -598,6 +611,9 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
         [(11, 6, 3), (5, 9, 3), (1, 5, 3), (8, 3)],
         [{"method": "svd"}, {"method": "svd", "rank": 3, "rcond": 1e-3}],
     ),
+    (qr, [(70, 17), (24, 2), (9, 1)], [{"mode": "economic"}, {"mode": "r"}]),
+    (lstsq, [(70, 17, 3), (24, 2, 5), (9, 1)], [{}, {"method": "svd"}]),
+    (pinv, [(70, 17), (24, 2), (9, 1)], [{}, {"rank": 1, "rcond": 1e-3}]),
     (lstsq, [(9, 4, 2), (4, 9, 2)], [{"method": "svd", "rank": 2}, {"method": "svd", "rank": 0, "rcond": -1}]),
 ]
 
@@ -650,6 +666,7 @@ def overwritten() -> None:
         "svdvals",
         "lstsq",
         "pinv",
+        "polar",
     ):
         arrays = [put(matrix, fits)] + ([put(sides, fits_b)] if name in ("solve", "lstsq") else [])
         getattr(linalg, name)(*arrays, overwrite_a=True, layout=fits)
@@ -767,7 +784,7 @@ def no_numbers() -> None:
             linalg.svdvals,
         )
         single = (*single, linalg.eig, linalg.eigvals, linalg.schur, linalg.expm, linalg.sqrtm, linalg.logm)
-        single = (*single, linalg.eigvalsh, linalg.cond, linalg.matrix_rank, linalg.pinv)
+        single = (*single, linalg.eigvalsh, linalg.cond, linalg.matrix_rank, linalg.pinv, linalg.polar)
         double = linalg.solve, linalg.lstsq, linalg.eigh
         calls: list[Callable[[], Any]] = [
             *(functools.partial(call, a) for call in single),
@@ -788,7 +805,7 @@ def no_numbers() -> None:
             *(functools.partial(call, a, **options) for call in (linalg.eigvalsh, linalg.matrix_rank, linalg.cond)),
             *(functools.partial(linalg.svd, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
             *(functools.partial(linalg.svdvals, a, driver=driver, **options) for driver in ("gesdd", "gesvd")),
-            functools.partial(linalg.pinv, a, **options),
+            *(functools.partial(call, a, **options) for call in (linalg.pinv, linalg.polar)),
             *(functools.partial(linalg.lstsq, a, regular, method=method, **options) for method in ("qr", "svd")),
             *(functools.partial(call, a, **options) for call in (linalg.eig, linalg.schur, linalg.expm, linalg.sqrtm)),
             *(functools.partial(call, a, assume_a="her", **options) for call in (linalg.expm, linalg.logm)),
@@ -825,6 +842,7 @@ def extremes() -> None:
             near(linalg.cond(a), values[0] / values[-1])
             assert linalg.matrix_rank(a) == linalg.matrix_rank(a, values[-1] / 2 * size) == 6
             near(whole_of(linalg.pinv(a)) * unit, np.linalg.pinv(small))
+            near(whole_of(linalg.polar(a).P) / unit, scipy.linalg.polar(small)[1])
             u, s, vh = linalg.svd(a, False)
             near(s / unit, values)
             near((whole_of(u) * values) @ whole_of(vh), small)

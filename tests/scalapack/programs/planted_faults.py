@@ -31,8 +31,10 @@ from pyscalapack_redist.linalg import (
     eigenpairs,
     least_squares,
     matrix_functions,
+    polar_factors,
     products,
     systems,
+    tall,
     tridiagonal,
 )
 
@@ -48,8 +50,8 @@ def third(a: psr.DistributedArray) -> tuple[int, int]:
     return n // 3, max(n // 3, 2 * n // 3 - 1)
 
 
-# The call; the module and the function behind which it is spoiled; the argument, or the part of its result; the shape of a.
-ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, str]] = {
+# The call; the module and the function behind which it is spoiled; the argument, its result or a part of it; the shape of a.
+ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str | None, str]] = {
     "solve": (lambda a, b, p: linalg.solve(a, b), systems, "pxgetrs", 2, "n n"),
     "inv": (lambda a, b, p: linalg.inv(a), systems, "pxgetri", 0, "n n"),
     "solve, pos": (lambda a, b, p: linalg.solve(p, b, assume_a="pos"), systems, "pxpotrs", 1, "n n"),
@@ -117,6 +119,29 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
     "qr, r": (lambda a, b, p: linalg.qr(a, "r"), decompositions, "pxgeqrf", 0, "m n"),
     "matmul": (lambda a, b, p: linalg.matmul(a, b), products, "multiply", "local", "n n"),
     "lstsq": (lambda a, b, p: linalg.lstsq(a, b), least_squares, "pxgels", 1, "tall"),
+    "polar": (lambda a, b, p: linalg.polar(a), polar_factors, "pxgemm", 2, "m n"),
+    "polar, left": (lambda a, b, p: linalg.polar(a, "left"), polar_factors, "pxgemm", 2, "m n"),
+    "polar, vectors": (lambda a, b, p: linalg.polar(a), bidiagonal, "decompose_bidiagonal", "right", "m n"),
+    # of rates with which tall matrices are in slabs
+    "slabs, rows": (lambda a, b, p: linalg.qr(a), tall, "own_geqrf", 0, "slabs"),
+    "slabs, r": (lambda a, b, p: linalg.qr(a, "r"), tall, "own_geqrf", 0, "slabs"),
+    "slabs, tree": (lambda a, b, p: linalg.qr(a), tall, "own_tpqrt", 0, "slabs"),
+    "slabs, back": (lambda a, b, p: linalg.qr(a), tall, "own_tpgqrt", 2, "slabs"),
+    "slabs, Q_k": (lambda a, b, p: linalg.qr(a), tall, "own_orgqr", 0, "slabs"),
+    "slabs, q": (lambda a, b, p: linalg.qr(a), tall, "own_trmm", 1, "slabs"),
+    "slabs, s": (lambda a, b, p: linalg.svd(a, False), tall, "pxgesvd", "values", "slabs"),
+    "slabs, Vh": (lambda a, b, p: linalg.svd(a, False), tall, "pxgesvd", "right", "slabs"),
+    "slabs, U": (lambda a, b, p: linalg.svd(a, False), tall, "multiply_rows", 0, "slabs"),
+    "slabs, U of R": (lambda a, b, p: linalg.svd(a, False), tall, "own_tpgqrt", 2, "slabs"),
+    "slabs, values": (lambda a, b, p: linalg.svdvals(a), tall, "pxgesvd", "values", "slabs"),
+    "slabs, lstsq": (lambda a, b, p: linalg.lstsq(a, b), tall, "own_ormqr", 2, "slabs"),
+    "slabs, lstsq, tree": (lambda a, b, p: linalg.lstsq(a, b), tall, "own_tpmqrt", 2, "slabs"),
+    "slabs, lstsq, x": (lambda a, b, p: linalg.lstsq(a, b), tall, "pxtrsm", 1, "slabs"),
+    "slabs, lstsq by svd": (lambda a, b, p: linalg.lstsq(a, b, method="svd"), tall, "multiply_rows", 0, "slabs"),
+    "slabs, lstsq by svd, U^H b": (lambda a, b, p: linalg.lstsq(a, b, method="svd"), least_squares, "project", None, "slabs"),
+    "slabs, pinv": (lambda a, b, p: linalg.pinv(a), conditioning, "times_adjoint", "local", "slabs"),
+    "slabs, polar": (lambda a, b, p: linalg.polar(a), tall, "multiply_rows", 0, "slabs"),
+    "slabs, polar, values": (lambda a, b, p: linalg.polar(a), tall, "pxgesvd", "values", "slabs"),
 }
 
 
@@ -154,7 +179,7 @@ def operands_of(shape: str, rng: np.random.Generator) -> tuple[str, list[psr.Dis
     """a, right-hand sides, and a positive definite matrix, in blocks of one size; and their description."""
     n, dtype, kind = int(rng.integers(2, 25)), "fdFD"[rng.integers(4)], KINDS[rng.integers(len(KINDS))]
     some = int(rng.integers(2, 25))
-    m = {"m n": some, "tall": n + some // 3, "slender": 2 * n + some}.get(shape, n)
+    m = {"m n": some, "tall": n + some // 3, "slender": 2 * n + some, "slabs": 4 * n + some}.get(shape, n)
     a = matrix_of(kind, m, n, dtype, rng).astype(np.result_type(dtype, float))
     b = matrix_of("random", m, int(rng.integers(1, 4)), dtype, rng)
     gram = a.conj().T @ a
@@ -192,7 +217,8 @@ def excess_of(name: str, operands: list[psr.DistributedArray], fault: str, seed:
 
     def wrapped(*arguments: Any, **keywords: Any) -> Any:
         result = original(*arguments, **keywords)
-        spoiled = getattr(result, place) if isinstance(place, str) else arguments[place].local
+        of = result if place is None else getattr(result, place) if isinstance(place, str) else arguments[place]
+        spoiled = getattr(of, "local", of)
         if fault and spoiled is not None and seed[-1] % SIZE == RANK:
             spoil(spoiled, fault, seed)
         return result
