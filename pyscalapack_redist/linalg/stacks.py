@@ -39,9 +39,10 @@ from .random_vectors import VECTORS, gaussian
 from .singular_values import DRIVERS, SVDResult, check_tolerance, relative_tolerance
 from .systems import CHOLESKY, INVERSE, SYSTEM, SlogdetResult
 
-CHUNK = 2**16  # elements of the matrices that are worked on at a time, which fit a core's cache
+CHUNK = 2**17  # elements of the matrices that are worked on at a time, which fit a core's cache
 MOST_REFUSED = 16  # results that are computed once more, by the routine for one matrix
 Array = NDArray[Any]
+dot: Callable[[Array, Array], Array] = getattr(np, "vecdot", lambda x, y: np.einsum("...i,...i->...", x, y))  # of NumPy 2
 Arrays = tuple[Array, ...]
 Arguments = Mapping[str, Any]
 
@@ -85,25 +86,34 @@ class StackCheck:
         kind = self._dtype if matrices.dtype.kind == "c" else self.real
         return matrices.astype(kind, copy=False)
 
-    def norms(self, matrices: Array, axes: int = 2) -> Array:
-        """Frobenius norm of each matrix, or the length of each vector."""
+    def norms(self, matrices: Array) -> Array:
+        """Frobenius norm of each matrix."""
         numbers = np.ascontiguousarray(self.wide(matrices)).view(self.real)
-        lines = numbers.reshape(*numbers.shape[: numbers.ndim - axes], math.prod(numbers.shape[numbers.ndim - axes :]))
-        squares = (lines[..., None, :] @ lines[..., :, None])[..., 0, 0]
-        odd = ~((squares > SMALL**2) & (squares < LARGE**2))
-        self.is_far = self.is_far or bool(odd.any() and lines[odd].any())
-        return np.sqrt(squares)  # type: ignore[no-any-return]
+        lines = numbers.reshape(*numbers.shape[:-2], math.prod(numbers.shape[-2:]))
+        return self._roots(dot(lines, lines), matrices)
 
     def columns(self, matrices: Array) -> Array:
         """The length of each column."""
-        return self.norms(np.ascontiguousarray(matrices.swapaxes(-1, -2)), 1)
+        wide = self.wide(matrices)
+        parts = [wide.real, wide.imag] if wide.dtype.kind == "c" else [wide]
+        squares = sum(np.einsum("...ij,...ij->...j", part, part) for part in parts)
+        return self._roots(squares, matrices)
+
+    def _roots(self, squares: Any, matrices: Array) -> Array:
+        are_moderate = (squares > SMALL**2) & (squares < LARGE**2)
+        if not are_moderate.all() and not self.is_far:
+            # squares of zeros are exact
+            self.is_far = bool(((squares != 0) & ~are_moderate).any()) or bool(matrices.any() and (squares == 0).any())
+        return np.sqrt(squares)  # type: ignore[no-any-return]
 
     def claim(self, text: str, errors: Any, bounds: Any) -> None:
         """Claim that errors are within their bounds: numbers of matrices, or of their columns or rows."""
+        if (errors <= bounds).all():
+            return
         errors, bounds = np.broadcast_arrays(errors, bounds)
-        within = errors <= bounds
         with np.errstate(all="ignore"):
-            excess = np.where(within, 0, np.where(np.isfinite(errors) & np.isfinite(bounds), errors / bounds, np.inf))
+            known = np.isfinite(errors) & np.isfinite(bounds)
+            excess = np.where(errors <= bounds, 0, np.where(known, errors / bounds, np.inf))
         excess = excess.reshape(len(self.excess), -1).max(axis=1, initial=0)
         for k in np.flatnonzero(excess > self.excess):
             self.texts[k] = text
@@ -350,7 +360,7 @@ def _claim_pinv(
     _claim_triplets(check, a, norms[0], u, values, vh)
     size, inverses = max(a.shape[-2:]), check.wide(inverses)
     y = check.vectors(u.shape[-2], 3)
-    bound = check.bound(size, products.PRODUCT) * check.norms(inverses, 1) * np.maximum(1, check.norms(u))
+    bound = check.bound(size, products.PRODUCT) * check.norms(inverses[..., None]) * np.maximum(1, check.norms(u))
     expected = adjoint(check.wide(vh)) @ (inverses[..., None] * (adjoint(check.wide(u)) @ y))
     check.equal("pinv(A) y = V (inv(S) (U^H y))", check.wide(x) @ y, expected, bound)
 
@@ -362,8 +372,8 @@ def _matmul(_: Arguments, a: Array, b: Array) -> Arrays:
 def _claim_matmul(check: StackCheck, _: Arguments, a: Array, b: Array, norms: Arrays, c: Array) -> None:
     y, scale = check.vectors(b.shape[-1]), norms[0] * norms[1]
     bound = check.bound(a.shape[-1], products.PRODUCT) * scale + check.scale(0, max(c.shape[-2:]))
-    infinite = ~np.isfinite(c).all(axis=(-2, -1))
-    check.unchecked |= infinite & (scale >= check.largest)  # then so large a product may be right
+    if np.any(scale >= check.largest):  # then so large a product may be right
+        check.unchecked |= (scale >= check.largest) & ~np.isfinite(c).all(axis=(-2, -1))
     check.equal("C y = A (B y)", check.wide(c) @ y, check.wide(a) @ (check.wide(b) @ y), bound)
 
 
@@ -729,7 +739,7 @@ class StackWork:
 
     def __init__(self, call: RoutineCall, operands: StackOperands) -> None:
         self.call, self.operands, self.row = call, operands, operands.row
-        self._checks, self.refuses = bool(call.arguments["check"]), operands.refuses
+        self._checks, self._refuses_infinite = bool(call.arguments["check"]), operands.refuses
 
     def bring(self, name: str) -> Array | None:
         """This rank's matrices of an operand, as the last two dimensions. Collective if they move."""
