@@ -200,7 +200,7 @@ class StackRoutine(NamedTuple):
 
 
 def _solve(_: Arguments, a: Array, b: Array) -> Arrays:
-    return (np.linalg.solve(a, b),)
+    return (np.linalg.solve(a, b if b.ndim > 2 else b[None]),)  # NumPy 1 takes b of two dimensions for vectors
 
 
 def _claim_solve(check: StackCheck, _: Arguments, a: Array, b: Array, norms: Arrays, x: Array) -> None:
