@@ -19,6 +19,7 @@ An error is raised on all ranks. Any routine may raise
 - a `CollectiveError`: an argument is wrong on another rank, or ranks ask for different things.
 """
 
+from . import stacks as stacks  # of more than two dimensions
 from .conditioning import cond, matrix_rank, pinv
 from .decompositions import PivotedQRResult, QRResult, qr
 from .eigenproblems import EighResult, eigh, eigvalsh

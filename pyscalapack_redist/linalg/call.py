@@ -12,7 +12,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypedDict, TypeVar, get_args
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypedDict, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -41,6 +41,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 LayoutOption = Descriptor | Distributed | None
 ROUTINES: dict[str, Callable[..., Any]] = {}  # the public functions that are decorated by `routine`, by name
+OF_STACKS: dict[str, Callable[[RoutineCall], Any]] = {}  # what `stacks` does for operands of more than two dimensions
+OPERANDS = "a", "b"  # names of arguments that may be stacks
 FACTORIZATIONS = ("lu_factor", "cho_factor")  # their results are for other routines, and stay distributed arrays
 
 
@@ -276,6 +278,13 @@ def routine(function: Callable[Concatenate[RoutineCall, P], R]) -> Callable[P, R
         def result_of_function() -> R:
             if not named.keys() <= defaults.keys():
                 signature.bind(*positional, **named)  # says which keyword is unknown
+            if name in OF_STACKS and any(
+                isinstance(each, Distributed) and each.ndim > 2 for each in map(own.arguments.get, OPERANDS)
+            ):
+                signature.bind(*positional, **named)
+                of_stacks = OF_STACKS[name](own)
+                if of_stacks is not NotImplemented:
+                    return cast(R, of_stacks)
             return function(own, *positional, **named)
 
         token = current_call.set(own)

@@ -263,9 +263,7 @@ class Operands:
                     f"{name} is a {kind_of(array)}: it must be a DistributedArray; distribute() makes one of an array "
                     "on one rank"
                 )
-            if array.ndim != 2 and not (name in vectors and array.ndim == 1):
-                right = "1 or 2 dimensions" if name in vectors else "2 dimensions"
-                raise ArrayError(f"{name} has shape {array.shape}: it must have {right}")
+            self._check_dimensions(name, array, name in vectors)
             if not same_ranks(communicator_of(array.desc), self.call.comm):
                 raise ArrayError(
                     f"{name} is on another communicator than {next(iter(self.arrays))}: put both on one, by "
@@ -281,6 +279,11 @@ class Operands:
             first = first or (name, array.dtype)
             if array.dtype != first[1]:
                 raise ArrayError(_dtype_difference(first, (name, array.dtype)))
+
+    def _check_dimensions(self, name: str, array: Distributed, may_be_vector: bool) -> None:
+        if array.ndim != 2 and not (may_be_vector and array.ndim == 1):
+            right = "1 or 2 dimensions" if may_be_vector else "2 dimensions"
+            raise ArrayError(f"{name} has shape {array.shape}: it must have {right}")
 
     def _target(self, like: LayoutOption, default_target: Descriptor) -> Descriptor:
         if like is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable
 from typing import Any, Unpack, overload
 
@@ -25,6 +26,7 @@ from .singular_values import singular_values
 PRODUCT = 8.0  # as in `systems`
 SYMMETRIES = "symmetric", "hermitian"
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
+ORDERS = {(i, j): i % 2 == 0 for i, j in itertools.product(range(-2, 2), repeat=2) if (i - j) % 2}  # of both dimensions
 VECTOR_NORMS = [None, 1, 2, np.inf]
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}
 
@@ -154,7 +156,11 @@ def norm(
 
 @routine
 def norm(
-    call: RoutineCall, a: DistributedArray, ord: Any = None, axis: int | None = None, **options: Unpack[WorkOptions]
+    call: RoutineCall,
+    a: DistributedArray,
+    ord: Any = None,
+    axis: int | tuple[int, int] | None = None,
+    **options: Unpack[WorkOptions],
 ) -> Any:
     """A norm of a matrix or a vector, as `numpy.linalg.norm`, on every rank. Collective over the communicator of `a`.
 
@@ -182,6 +188,9 @@ def norm(
         `ord` or `axis` is not one of these, or `ord` is -2 for an array without elements.
     """
 
+    if isinstance(a, Distributed) and a.ndim == 2 and isinstance(axis, tuple) and axis in ORDERS:
+        a, axis = a if ORDERS[axis] else a.T, None
+
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
         if axis is not None and not (isinstance(axis, int | np.integer) and -a.ndim <= axis < a.ndim):
             raise ValueError(f"axis = {axis!r} must be None, or an integer from {-a.ndim} to {a.ndim - 1}")
@@ -204,7 +213,7 @@ def norm(
         values = singular_values(problem)
         value = np.ldexp(BY_VALUES[ord](values) if values.size else 0, problem.operands.exponent("a"))
     elif a.ndim == 1 or axis is not None:
-        norms = _line_norms(call, a, (axis or 0) % a.ndim, 2 if ord is None else ord)
+        norms = _line_norms(call, a, (axis if isinstance(axis, int | np.integer) else 0) % a.ndim, 2 if ord is None else ord)
         value = norms[0] if a.ndim == 1 else norms
     else:
         norms = _line_norms(call, a, ord == np.inf, 2 if NORMS[ord] == "F" else 1)

@@ -176,6 +176,8 @@ THRESHOLDS: dict[str, Any] = {
     "linalg.product_grids.LEAST_WIDTH": 1,
     "linalg.product_grids.PANEL_BYTES": 64,
     "linalg.solver_rules.ELEMENTS": 4,
+    "linalg.stacks.CHUNK": 30,
+    "linalg.stacks.MOST_REFUSED": 0,
     "linalg.tridiagonal.FEW": 0.0,
     "scalapack.matrix_operands.COLUMNS": 1,
 }

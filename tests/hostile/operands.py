@@ -409,7 +409,8 @@ def drawn(kind: str, shape: tuple[int, ...], setting: Setting, rng: np.random.Ge
     shapes = {
         "square": (m, m), "symmetric": (m, m), "positive": (m, m), "triangle": (m, m), "sides": (m, 3), "vector": (m,),
         "right": (n, 4), "right-vector": (n,), "tall": (m + 2, min(m, n)), "tall-sides": (m + 2, 3),
-        "every-other": ((m + 1) // 2, *shape[1:]),
+        "every-other": ((m + 1) // 2, *shape[1:]), "stack": (3, m, n), "square-stack": (3, m, m), "positive-stack": (3, m, m),
+        "sides-stack": (3, m, 3), "right-stack": (3, n, 4),
     }  # fmt: skip
     dtype = np.dtype(DTYPES[setting.dtype])
     whole = numbers(rng, shapes.get(kind, shape), dtype)
@@ -422,6 +423,11 @@ def drawn(kind: str, shape: tuple[int, ...], setting: Setting, rng: np.random.Ge
                 np.fill_diagonal(whole, whole.diagonal().real)
             shift = 10 * len(whole) if kind == "positive" else 0 if kind == "symmetric" else 20 * len(whole)
             whole = (whole + shift * np.eye(len(whole))).astype(dtype)
+    if kind in ("square-stack", "positive-stack") and dtype.kind in "fc":
+        if kind == "positive-stack":
+            whole = np.tril(whole) + np.tril(whole, -1).conj().swapaxes(-1, -2)
+            whole[..., range(m), range(m)] = whole[..., range(m), range(m)].real
+        whole = (whole + 20 * m * np.eye(m)).astype(dtype)
     if kind == "mask":
         return rng.integers(0, 2, whole.shape).astype(bool)
     return whole

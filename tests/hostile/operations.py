@@ -870,7 +870,44 @@ def check_slogdet_of_definite(result: Any, a: Array) -> None:
         close(each, np.asarray(right, np.asarray(each).dtype))
 
 
+def each(check: Check) -> Check:
+    """For stacks: each result is that of its matrices."""
+
+    def of_stacks(result: Any, *wholes: Array) -> None:
+        for k, matrices in enumerate(zip(*wholes, strict=True)):
+            check(tuple(part[k] for part in result) if isinstance(result, tuple) else result[k], *matrices)
+
+    return of_stacks
+
+
+def check_inv(x: Any, a: Array) -> None:
+    system(a, x, np.eye(len(a), dtype=a.dtype))
+
+
+STACKS: dict[str, Operation] = {
+    "solve": of(linalg.solve, None, "square-stack sides-stack", check=each(check_solve)),
+    "solve overwrite_a": of(
+        lambda a, b: linalg.solve(a, b, overwrite_a=True), None, "square-stack sides-stack", check=each(check_solve)
+    ),
+    "inv": of(linalg.inv, None, "square-stack", check=each(check_inv)),
+    "det": of(linalg.det, np.linalg.det, "square-stack"),
+    "slogdet": of(linalg.slogdet, lambda a: tuple(np.linalg.slogdet(a)), "square-stack"),
+    "cholesky": of(linalg.cholesky, None, "positive-stack", check=each(check_cholesky)),
+    "eigh": of(linalg.eigh, None, "positive-stack", check=each(check_eigh)),
+    "eigvalsh": of(linalg.eigvalsh, finite(np.linalg.eigvalsh), "positive-stack"),
+    "qr": of(linalg.qr, None, "stack", check=each(check_qr)),
+    "svd": of(linalg.svd, None, "stack", check=each(check_svd)),
+    "svdvals": of(linalg.svdvals, finite(lambda a: np.linalg.svd(a, compute_uv=False)), "stack"),
+    "pinv": of(linalg.pinv, finite(lambda a: np.linalg.pinv(a, np.finfo(a.dtype).eps * max(a.shape[-2:]))), "stack"),
+    "matmul": of(linalg.matmul, np.matmul, "stack right-stack"),
+    "matmul of a matrix and": of(linalg.matmul, np.matmul, "stack right"),
+    "norm axis": of(lambda a: linalg.norm(a, axis=0), lambda a: np.linalg.norm(a, axis=0), "stack"),
+    "norm axes": of(lambda a: linalg.norm(a, 1, axis=(2, 0)), lambda a: np.linalg.norm(a, 1, axis=(2, 0)), "stack"),
+}
+
+
 LINALG: dict[str, Operation] = {
+    **{f"{name} of stacks": row for name, row in STACKS.items()},
     "solve": of(linalg.solve, None, "square sides", check=check_solve),
     "solve of a vector": of(linalg.solve, None, "square vector", check=check_solve),
     "solve overwrite_a": of(

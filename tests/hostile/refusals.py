@@ -84,9 +84,11 @@ def not_compared(case: Any) -> bool:
         *SMALL,
     ):
         return True
+    if case.operation == "linalg.pinv of stacks" and case.setting.values == "subnormal":  # NumPy's cutoff is 0 there
+        return True
     if case.setting.dtype in ("int4", "objects") and re.search("mean|var|std", case.operation):  # NumPy's wrap, or are objects
         return True
-    if case.operation in ("linalg.slogdet", "linalg.det") and case.setting.values in EDGES:
+    if case.operation.removesuffix(" of stacks") in ("linalg.slogdet", "linalg.det") and case.setting.values in EDGES:
         return True
     if case.operation == "eye" and case.setting.dtype in (
         "bytes",

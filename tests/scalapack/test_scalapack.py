@@ -115,6 +115,13 @@ def test_products_need_no_library(ranks: int, stride: int, tmp_path: Path, rates
     assert done.stdout == "OK\n"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "cases"), [(1, 35), (2, 21), (3, 14), *(pytest.param(n, 700 // n, marks=LONG) for n in (1, 2, 3, 4))]
+)
+def test_stacks(ranks: int, cases: int, rates: dict[str, dict[str, str]]) -> None:
+    assert run(PROGRAMS / "stacks.py", ranks, cases, SEED, timeout=250, env=rates["one process"]).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=LONG) for n in (4, 6))])
 def test_routines(ranks: int) -> None:
     assert run(PROGRAMS / "routines.py", ranks).stdout == "OK\n"

@@ -13,10 +13,12 @@ import contextlib
 import functools
 import itertools
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from pyscalapack_redist.linalg.cache import cache_of
 from pyscalapack_redist.linalg.call import current_call
 
 N, BAD = 12, 1
+STACK = psr.ProcessGrid((1, SIZE, 1), WORLD)
 PACKAGE = Path(linalg.__file__).parent
 ALLOCATIONS = {
     np: ("array", "asfortranarray", "concatenate", "empty", "empty_like", "eye", "hstack", "vstack", "zeros"),
@@ -118,6 +121,7 @@ def arrays() -> dict[str, psr.DistributedArray]:
         "tall": put(matrix[:, :5].copy(), psr.Descriptor((N, 5), 2, SQUARE)),
         "wide": put(matrix[:5].copy(), psr.Descriptor((5, N), 3, ROWS)),
         "few": put(sides[:5].copy(), psr.Descriptor((5, 3), 2, ROWS)),
+        "stack": put(np.array([positive] * 3), psr.Descriptor((3, N, N), 5, STACK)),
     }
 
 
@@ -169,7 +173,19 @@ def routines(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]
         "lstsq": lambda **_: linalg.lstsq(o["tall"], o["b"]),
         "lstsq of wide": lambda **_: linalg.lstsq(o["wide"], o["few"]),
         "lstsq by svd": lambda **k: linalg.lstsq(o["a"], o["b"], method="svd", **k),
+        "solve of a stack": lambda **_: linalg.solve(o["stack"], o["b"]),
+        "eigh of a stack": lambda **_: linalg.eigh(o["stack"]),
+        "matmul of a stack": lambda **_: linalg.matmul(o["s"], o["stack"]),
+        "refused results of a stack": lambda **_: refused_results(o["stack"]),
     }
+
+
+def refused_results(a: psr.DistributedArray) -> psr.DistributedArray:
+    """The inverses, of which the check refuses NumPy's."""
+    right = np.linalg.inv
+    with mock.patch.object(np.linalg, "inv", lambda a: 2 * right(a)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return linalg.inv(a)
 
 
 def parts(result: Any) -> list[Any]:
