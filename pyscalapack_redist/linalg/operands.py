@@ -378,13 +378,15 @@ def _dtype_difference(
 
 
 def as_matrix(array: Distributed) -> DistributedArray:
-    """A vector as a matrix of one column, in the same memory; a matrix itself."""
-    desc, local = array.desc, array.local
-    if array.ndim == 1 and local is not None and local.ndim == 1:
-        local = local[:, None] if desc.coords is not None else None
-    if array.ndim == 2 and isinstance(array, DistributedArray):
+    """A vector as a matrix of one column, in the same memory; another array itself."""
+    if array.ndim != 1 and isinstance(array, DistributedArray):
         return array
-    return DistributedArray._from_result(as_column(desc), local, array.dtype)
+    desc, local = array.desc, array.local
+    if array.ndim == 1:
+        desc = as_column(desc)
+        if local is not None and local.ndim == 1:
+            local = local[:, None] if desc.coords is not None else None
+    return DistributedArray._from_result(desc, local, array.dtype)
 
 
 def canonical_form(argument: Any) -> Any:

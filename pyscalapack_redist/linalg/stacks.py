@@ -37,6 +37,7 @@ from .operands import Facts, OperandFacts, Operands, ShapeAndLayout
 from .place import SURE, redistribute
 from .random_vectors import VECTORS, gaussian
 from .singular_values import DRIVERS, SVDResult, check_tolerance, relative_tolerance
+from .structures import Structure
 from .systems import CHOLESKY, INVERSE, SYSTEM, SlogdetResult
 
 CHUNK = 2**17  # elements of the matrices that are worked on at a time, which fit a core's cache
@@ -438,16 +439,23 @@ def _has_all_pairs(arguments: Arguments) -> bool:
     return subsets == (None, None, None) and usual
 
 
+def _is_general(arguments: Arguments) -> bool:
+    structure = Structure.of(arguments["assume_a"], arguments["lower"])
+    return structure is not None and structure.name == "gen"
+
+
 def _packed(kind: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *results: results[0] if len(results) == 1 else kind(*results)
 
 
 NOT_CONVERGED = "has eigenvalues that did not converge", "has singular values that did not converge"
 STACK_ROUTINES = {
-    "solve": StackRoutine(_solve, _claim_solve, "is singular", is_square=True, models="b"),
-    "inv": StackRoutine(_inv, _claim_inv, "is singular", is_square=True),
-    "det": StackRoutine(_det, _claim_det, is_square=True),
-    "slogdet": StackRoutine(_slogdet, _claim_slogdet, is_square=True, pack=SlogdetResult, results=2),
+    "solve": StackRoutine(_solve, _claim_solve, "is singular", is_square=True, accepts=_is_general, models="b"),
+    "inv": StackRoutine(_inv, _claim_inv, "is singular", is_square=True, accepts=_is_general),
+    "det": StackRoutine(_det, _claim_det, is_square=True, accepts=_is_general),
+    "slogdet": StackRoutine(
+        _slogdet, _claim_slogdet, is_square=True, accepts=_is_general, pack=SlogdetResult, results=2
+    ),
     "cholesky": StackRoutine(
         _cholesky,
         _claim_cholesky,
@@ -474,9 +482,23 @@ STACK_ROUTINES = {
         lower=lambda arguments: arguments["UPLO"].upper() == "L",
         check=lambda arguments: letter_of("UPLO", arguments["UPLO"], TRIANGLES),
     ),
-    "qr": StackRoutine(_qr, _claim_qr, "has no factors", check=_check_mode, pack=_packed(QRResult), results=2),
+    "qr": StackRoutine(
+        _qr,
+        _claim_qr,
+        "has no factors",
+        check=_check_mode,
+        accepts=lambda arguments: not arguments["pivoting"],
+        pack=_packed(QRResult),
+        results=2,
+    ),
     "svd": StackRoutine(
-        _svd, _claim_svd, NOT_CONVERGED[1], check=_check_driver, pack=_packed(SVDResult), results=3
+        _svd,
+        _claim_svd,
+        NOT_CONVERGED[1],
+        check=_check_driver,
+        accepts=lambda arguments: arguments["k"] is None is arguments["tol"],
+        pack=_packed(SVDResult),
+        results=3,
     ),
     "svdvals": StackRoutine(_svd, _claim_svd, NOT_CONVERGED[1], check=_check_driver),
     "pinv": StackRoutine(
