@@ -210,6 +210,7 @@ CATCH_ALL = {
     "diagnostics.write_line": "the same",
     "linalg.call.RoutineCall.step": "after the vote: notes that all ranks raise it, and raises it again",
     "linalg.call.RoutineCall.end": "votes that this rank has failed, and raises it again",
+    "linalg.matrix_functions._of_general.work": "an error of SciPy as one of NumPy's",
     "redistribution.Redistribution.__call__": "of a compiled call: its vote is cast as failed",
     "redistribution.start_trace": "figures of a trace",
     "engine.options.checked_dtype": "an error of NumPy as one of the package's",
