@@ -233,6 +233,7 @@ KEEPS = {  # where an exception that is caught is kept in a variable
     "comm.progress.call_blocking.run": "for the caller in another thread",
     "comm.progress.hold_interrupts.force": "guards let it pass",
     "door._local_of": "raised again in the same function",
+    "linalg.tall.Slabs.on_root": "all ranks raise it after the vote",
     "scalapack.calls._run_together.agree": "so that the guard lets it pass",
 }
 
