@@ -176,6 +176,11 @@ THRESHOLDS: dict[str, Any] = {
     "linalg.product_grids.LEAST_WIDTH": 1,
     "linalg.product_grids.PANEL_BYTES": 64,
     "linalg.solver_rules.ELEMENTS": 4,
+    "linalg.kernels.TRIANGLE_BLOCK": 2,
+    "linalg.tall.MOST_COLUMNS": 2,
+    "linalg.tall.ROWS": 2,
+    "linalg.tall.SQUARES": 1,
+    "linalg.tall.TALL": 2,
     "linalg.tridiagonal.FEW": 0.0,
     "scalapack.matrix_operands.COLUMNS": 1,
 }
@@ -187,7 +192,7 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
         "comm.waiting.ANSWER_SECONDS", "comm.waiting.CHECK_SECONDS", "comm.waiting.FAILURE_SECONDS",
         "comm.waiting.LONGEST_STEP",
         "comm.waiting.SETTLE_SECONDS", "exchanges.collective.PEER_SECONDS", "files.progress_bar.LOG_SECONDS",
-        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY",
+        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY", "linalg.rates.STEP_SECONDS",
     ),
     "numbers of polls, ranks, repetitions": (
         "comm.log_steps.RADICES", "comm.node.SPINS", "comm.progress.POLLS", "comm.progress.POLLS_PER_CHECK",
