@@ -78,6 +78,11 @@ def test_one_process(ranks: int, nodes: str) -> None:
     assert run(PROGRAMS / "one_process.py", ranks, timeout=120, env=env).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [2, 3, *(pytest.param(n, marks=LONG) for n in (4, 6))])
+def test_slabs_of_rows(ranks: int, rates: dict[str, dict[str, str]]) -> None:
+    assert run(PROGRAMS / "slabs_of_rows.py", ranks, env=rates["slabs"]).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=LONG)])
 def test_calls_of_linalg(ranks: int, rates: dict[str, dict[str, str]]) -> None:
     assert run(PROGRAMS / "linalg_calls.py", ranks, env=rates["grid"]).stdout == "OK\n"
