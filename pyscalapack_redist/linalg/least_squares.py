@@ -221,7 +221,7 @@ def _by_svd(place: Place, decompose: Decompose, rcond: float | None) -> tuple[An
 
     def work_in_slabs(place: Slabs) -> Squares:
         whole = project(place, left, sides)
-        with place.working():
+        with place.collect_errors():
             if place.is_root:
                 parts.local[...] = whole
                 np.matmul(right.local.conj().T, inverse[:, None] * whole, out=solution.local)

@@ -10,7 +10,7 @@ are upper triangles. What moves is squares of as many rows as A has columns, by 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from ..scalapack.matrix_operands import LIMIT
 from . import attempt as attempts
+from . import place as places
 from .attempt import FirstWay, Problem, Work
 from .cache import cache_of
 from .call import ROUTINES, RoutineCall
@@ -44,7 +45,7 @@ from .kernels import (
     pxtrsm,
 )
 from .operands import Operands
-from .place import SURE, Grid, Place, move_seconds
+from .place import Grid, Place, move_seconds
 from .rates import TallRates, family_name
 
 TALL = 4  # rows for each column from which on
@@ -104,12 +105,9 @@ class Slabs(Grid):
             return np.array(local[:rows], order="F")  # without rows of padding
         return None
 
-    @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
-        """A context for work of this rank by itself. An error is one of all ranks in the next step."""
-        with self.collect_errors(), self.call.group.at_work(announces=self.is_root):
-            self.call.raise_error()
-            yield
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Say to ranks that wait for this one that it works in the block; the root says it to other nodes, too."""
+        return self.call.group.at_work(announces=self.is_root)
 
     def on_root(self, work: Callable[[], Any]) -> Any:
         """What the root's work returns: arrays on the root, and what is `known` on all ranks. Collective.
@@ -118,7 +116,7 @@ class Slabs(Grid):
         """
         call, order, reply = self.call, self.work_layout.shape[1], None
         threads = blas_on_all_cores() if order >= attempts.THREADED else contextlib.nullcontext()
-        with self.working():
+        with self.collect_errors(), self.at_work():
             if self.is_root:
                 try:
                     with threads:
@@ -205,7 +203,7 @@ def in_slabs(problem: Problem, work: Work[Any], *, by_values: bool = False) -> F
     cache, elements, families = cache_of(call.group), m * n, ["qr", "svd"] if by_values else ["qr"]
     if place.is_asked or n == 0 or m < TALL * n or n > MOST_COLUMNS or call.comm.Get_size() == 1:
         return None
-    if elements <= SURE and not all(cache.has_file_of(call, family) for family in families):
+    if elements <= places.SURE and not all(cache.has_file_of(call, family) for family in families):
         return None
     every = [cache.rates(call, family, ROUTINES[family_name(family)]) for family in families]
     rates, ordinary = TallRates(every[0], every[1] if by_values else None), place.work_layout
@@ -289,7 +287,7 @@ class SlabFactors:
         self._order = matrix.shape[1]
         top = None
         self.squares: Any = 0.0
-        with place.working():
+        with place.collect_errors(), place.at_work():
             if place.has_rows:
                 top = self._factor_rows(matrix.local, None if sides is None else sides.local)
         self._go_up(top, 0 if sides is None else sides.shape[1])
@@ -314,7 +312,7 @@ class SlabFactors:
             source, target = self._stack(ranks, 1, width), self._stack(firsts, place.fan_in, width, len(ranks))
             top = place.redistribute("R factors", source, target, top)
             node = None
-            with place.working():
+            with place.collect_errors(), place.at_work():
                 if place.rank in firsts:
                     with tracing.phase("tpqrt"):
                         node, top, squares = Node.of(top, n)
@@ -336,7 +334,7 @@ class SlabFactors:
         for ranks, node in reversed(self._levels):
             firsts = ranks[:: place.fan_in]
             stack = None
-            with place.working():
+            with place.collect_errors(), place.at_work():
                 if node is not None:
                     stack = node.expand(np.array(square, order="F"), is_upper)
             source, target = self._stack(firsts, place.fan_in, n, len(ranks)), self._stack(ranks, 1, n)
@@ -347,11 +345,11 @@ class SlabFactors:
         """Q, in the memory of the matrix."""
         place, start = self._place, None
         self.form()
-        with place.working():
+        with place.collect_errors(), place.at_work():
             if place.is_root:
                 start = np.eye(self._order, dtype=place.dtype, order="F")
         square = self._go_down(start, True)
-        with place.working():
+        with place.collect_errors(), place.at_work():
             if place.has_rows:
                 assert square is not None
                 with tracing.phase("trmm"):
@@ -363,7 +361,7 @@ class SlabFactors:
         place = self._place
         self.form()
         factor = self._go_down(square.local if place.is_root else None, False)
-        with place.working():
+        with place.collect_errors(), place.at_work():
             if place.has_rows:
                 with tracing.phase("gemm"):
                     multiply_rows(self._local, factor)
@@ -380,7 +378,7 @@ class SlabFactors:
 
     def form(self) -> None:
         """Form this rank's Q_k, if it has not been. Not collective."""
-        with self._place.working():
+        with self._place.collect_errors(), self._place.at_work():
             if self._place.has_rows and not self._is_formed:
                 self._is_formed = True
                 with tracing.phase("orgqr"):
@@ -414,7 +412,7 @@ def project(place: Slabs, left: DistributedArray, sides: DistributedArray) -> ND
         return whole
 
     parts: NDArray[Any] = place.run(part, combined)
-    with place.working():
+    with place.collect_errors(), place.at_work():
         if place.has_rows:
             sides.local[...] -= left.local @ parts
     return parts
@@ -423,7 +421,7 @@ def project(place: Slabs, left: DistributedArray, sides: DistributedArray) -> ND
 def times_adjoint(place: Slabs, right: DistributedArray, left: DistributedArray) -> DistributedArray:
     """X^H U^H of a matrix X that the root has and U in slabs, in columns of as many as U has rows. Collective."""
     factor, local = place.on_all("X", right), None
-    with place.working():
+    with place.collect_errors(), place.at_work():
         if place.has_rows:
             local = np.array((left.local @ factor).conj().T, order="F")
     return place.array(left.desc.T, local)

@@ -178,6 +178,11 @@ THRESHOLDS: dict[str, Any] = {
     "linalg.solver_rules.ELEMENTS": 4,
     "linalg.stacks.CHUNK": 30,
     "linalg.stacks.MOST_REFUSED": 0,
+    "linalg.kernels.TRIANGLE_BLOCK": 2,
+    "linalg.tall.MOST_COLUMNS": 2,
+    "linalg.tall.ROWS": 2,
+    "linalg.tall.SQUARES": 1,
+    "linalg.tall.TALL": 2,
     "linalg.tridiagonal.FEW": 0.0,
     "scalapack.matrix_operands.COLUMNS": 1,
 }
@@ -189,7 +194,7 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
         "comm.waiting.ANSWER_SECONDS", "comm.waiting.CHECK_SECONDS", "comm.waiting.FAILURE_SECONDS",
         "comm.waiting.LONGEST_STEP",
         "comm.waiting.SETTLE_SECONDS", "exchanges.collective.PEER_SECONDS", "files.progress_bar.LOG_SECONDS",
-        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY",
+        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY", "linalg.rates.STEP_SECONDS",
     ),
     "numbers of polls, ranks, repetitions": (
         "comm.log_steps.RADICES", "comm.node.SPINS", "comm.progress.POLLS", "comm.progress.POLLS_PER_CHECK",

@@ -409,6 +409,7 @@ def drawn(kind: str, shape: tuple[int, ...], setting: Setting, rng: np.random.Ge
     shapes = {
         "square": (m, m), "symmetric": (m, m), "positive": (m, m), "triangle": (m, m), "sides": (m, 3), "vector": (m,),
         "right": (n, 4), "right-vector": (n,), "tall": (m + 2, min(m, n)), "tall-sides": (m + 2, 3),
+        "slender": (4 * m + 1, min(m, n)), "slender-sides": (4 * m + 1, 3),
         "every-other": ((m + 1) // 2, *shape[1:]), "stack": (3, m, n), "square-stack": (3, m, m), "positive-stack": (3, m, m),
         "sides-stack": (3, m, 3), "right-stack": (3, n, 4),
     }  # fmt: skip

@@ -26,6 +26,8 @@ from operands import Operand, drawn_key
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
 from pyscalapack_redist.exchanges import EXCHANGES
+from pyscalapack_redist.linalg.cache import Cache
+from pyscalapack_redist.linalg.rates import Rates
 from pyscalapack_redist.tools import cli
 
 ORDER, BLOCK = 12, 2
@@ -801,6 +803,13 @@ def check_qr(result: Any, a: Array) -> None:
     unit(q)
 
 
+def check_polar(result: Any, a: Array, is_right: bool = True) -> None:
+    u, p = result
+    close(u @ p if is_right else p @ u, a, 1e4)
+    unit(u if a.shape[0] >= a.shape[1] else u.conj().T)
+    close(p, p.conj().T, 1e4)
+
+
 def check_lu(result: Any, a: Array) -> None:
     lu, piv = result
     n = lu.shape[0]
@@ -842,6 +851,18 @@ def mirrored(a: Array) -> Array:
 
 def check_cholesky(result: Any, a: Array) -> None:
     close(np.tril(result) @ np.tril(result).conj().T, mirrored(a))
+
+
+def in_slabs(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call with rates by which tall matrices are in slabs of rows."""
+
+    @functools.wraps(call)
+    def wrapped(*arguments: Any) -> Any:
+        rates = Rates(1.0, 0.0, 0.0)
+        with mock.patch.multiple(Cache, has_file_of=lambda *_: True, rates=lambda *_: rates):
+            return call(*arguments)
+
+    return wrapped
 
 
 def least_squares(a: Array, b: Array) -> Any:
@@ -1030,7 +1051,24 @@ LINALG: dict[str, Operation] = {
         lambda a, b: linalg.lstsq(a, b, method="svd")[0], lambda a, b: least_squares(a, b)[0], "tall tall-sides"
     ),
     "pinv": of(linalg.pinv, finite(np.linalg.pinv), "matrix"),
+    "polar": of(linalg.polar, None, "matrix", check=check_polar),
+    "polar left": of(lambda a: linalg.polar(a, "left"), None, "matrix", check=lambda x, a: check_polar(x, a, False)),
     "qr": of(linalg.qr, None, "matrix", check=check_qr),
+    "qr of slabs": of(in_slabs(linalg.qr), None, "slender", check=check_qr),
+    "svd of slabs": of(in_slabs(lambda a: linalg.svd(a, False)), None, "slender", check=check_svd),
+    "svdvals of slabs": of(
+        in_slabs(linalg.svdvals), finite(lambda a: np.linalg.svd(a, compute_uv=False)), "slender"
+    ),
+    "pinv of slabs": of(in_slabs(linalg.pinv), finite(np.linalg.pinv), "slender"),
+    "polar of slabs": of(in_slabs(linalg.polar), None, "slender", check=check_polar),
+    "lstsq of slabs": of(
+        in_slabs(lambda a, b: linalg.lstsq(a, b)[0]), lambda a, b: least_squares(a, b)[0], "slender slender-sides"
+    ),
+    "lstsq of slabs svd": of(
+        in_slabs(lambda a, b: linalg.lstsq(a, b, method="svd")[0]),
+        lambda a, b: least_squares(a, b)[0],
+        "slender slender-sides",
+    ),
     "svd": of(linalg.svd, None, "matrix", check=check_svd),
     "svd k=2": of(
         lambda a: linalg.svd(a, k=min(2, *(a[0] if isinstance(a, tuple) else a).shape)),

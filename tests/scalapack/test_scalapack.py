@@ -78,6 +78,11 @@ def test_one_process(ranks: int, nodes: str) -> None:
     assert run(PROGRAMS / "one_process.py", ranks, timeout=120, env=env).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [2, 3, *(pytest.param(n, marks=LONG) for n in (4, 6))])
+def test_slabs_of_rows(ranks: int, rates: dict[str, dict[str, str]]) -> None:
+    assert run(PROGRAMS / "slabs_of_rows.py", ranks, env=rates["slabs"]).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=LONG)])
 def test_calls_of_linalg(ranks: int, rates: dict[str, dict[str, str]]) -> None:
     assert run(PROGRAMS / "linalg_calls.py", ranks, env=rates["grid"]).stdout == "OK\n"
@@ -88,6 +93,8 @@ def test_calls_of_linalg(ranks: int, rates: dict[str, dict[str, str]]) -> None:
     [
         *(("grid", 2, "", "lines", 5, 331), ("one process", 2, "", "lines", 7, 331)),
         *(("grid", 2, "0,1", "allocations", 3, 83), ("new", 2, "", "lines", 400, 409)),
+        *(("slabs", 2, "", "lines", 3, 97), ("slabs", 2, "", "allocations", 1, 5)),
+        *(pytest.param("slabs", n, "", "lines", 0, 11, marks=LONG) for n in (2, 4)),
         *(pytest.param("grid", 2, nodes, "allocations", 0, 1, marks=LONG) for nodes in ("", "0,1")),
         *(pytest.param(where, 2, "", "lines", 0, 7, marks=LONG) for where in ("grid", "one process")),
         pytest.param("new", 2, "", "lines", 0, 41, marks=LONG),
@@ -99,7 +106,7 @@ def test_an_error_of_one_rank_is_one_of_all(
 ) -> None:
     """The limit of time makes an error of a wait for ever."""
     variables = {"PYSCALAPACK_REDIST_TIMEOUT": "20", "PYSCALAPACK_REDIST_NODES": nodes}
-    env = rates["one process" if where == "one process" else "grid"] | variables
+    env = rates["grid" if where == "new" else where] | variables
     program = PROGRAMS / "errors_of_one_rank.py"
     assert run(program, ranks, where, kind, first, stride, timeout=600, env=env).stdout == "OK\n"
 

@@ -1,7 +1,7 @@
 """An error of one rank at each step of linalg in turn: all ranks raise, none waits, and the next call is good.
 
-Arguments: where routines work, "grid", "one process", or "new" for a grid on which nothing is kept of earlier calls; steps,
-"allocations" or "lines"; the first one that fails, and how many further the next one is; routines, all by default.
+Arguments: where routines work, "grid", "one process", "slabs" of rows, or "new" for a grid on which nothing is kept of earlier
+calls; steps, "allocations" or "lines"; the first one that fails, and how many further the next one is; routines, all by default.
 
 Allocations are calls that make arrays and layouts. Lines are all that the rank runs in modules of linalg from the moment when a
 routine knows its ranks, but for those by which they leave it together.
@@ -120,6 +120,8 @@ def arrays() -> dict[str, psr.DistributedArray]:
         "b": put(sides, psr.Descriptor((N, 3), None, ROWS)),
         "tall": put(matrix[:, :5].copy(), psr.Descriptor((N, 5), 2, SQUARE)),
         "wide": put(matrix[:5].copy(), psr.Descriptor((5, N), 3, ROWS)),
+        "slender": put(np.vstack([matrix[:, :3]] * 2) + 0.1, psr.Descriptor((2 * N, 3), 2, SQUARE)),
+        "slender sides": put(np.vstack([sides] * 2), psr.Descriptor((2 * N, 3), 5, ROWS)),
         "few": put(sides[:5].copy(), psr.Descriptor((5, 3), 2, ROWS)),
         "stack": put(np.array([positive] * 3), psr.Descriptor((3, N, N), 5, STACK)),
     }
@@ -188,6 +190,20 @@ def refused_results(a: psr.DistributedArray) -> psr.DistributedArray:
         return linalg.inv(a)
 
 
+def routines_of_slabs(o: dict[str, psr.DistributedArray]) -> dict[str, Callable[..., Any]]:
+    """Calls of tall matrices, which are in slabs of rows with rates for that."""
+    a, b = o["slender"], o["slender sides"]
+    return {
+        "qr of slabs": lambda: linalg.qr(a),
+        "svd of slabs": lambda: linalg.svd(a, False),
+        "svdvals of slabs": lambda: linalg.svdvals(a),
+        "pinv of slabs": lambda: linalg.pinv(a),
+        "polar of slabs": lambda: linalg.polar(a),
+        "lstsq of slabs": lambda: linalg.lstsq(a, b),
+        "lstsq of slabs by svd": lambda: linalg.lstsq(a, b, method="svd"),
+    }
+
+
 def parts(result: Any) -> list[Any]:
     """This rank's part of a result."""
     if isinstance(result, psr.DistributedArray):
@@ -215,8 +231,9 @@ def check_outcomes(texts: list[str]) -> None:
 def main(where: str, kind: str, first: int, stride: int, names: list[str]) -> None:
     operands, fault, count = arrays(), Fault(kind), 0
     before = {name: None if array.local is None else array.local.copy() for name, array in operands.items()}
-    layout = {} if where == "one process" else {"layout": psr.Descriptor((N, N), 3, SQUARE)}
-    for name, routine in routines(operands).items():
+    layout = {} if where in ("one process", "slabs") else {"layout": psr.Descriptor((N, N), 3, SQUARE)}
+    calls = routines_of_slabs(operands) if where == "slabs" else routines(operands)
+    for name, routine in calls.items():
         if names and name not in names:
             continue
         expected = parts(routine(**layout))
