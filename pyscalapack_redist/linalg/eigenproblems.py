@@ -93,7 +93,7 @@ def eigh(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them, without `b` and subsets.
     b : DistributedArray, optional
         A symmetric or Hermitian, positive definite matrix of the shape of `a`.
     lower : bool
@@ -157,7 +157,7 @@ def eigvalsh(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them.
     UPLO : {"L", "U"}
         Which triangle is read.
     **options

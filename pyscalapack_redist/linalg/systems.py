@@ -50,9 +50,9 @@ def solve(
     Parameters
     ----------
     a : DistributedArray
-        A square matrix, in any layout.
+        A square matrix, in any layout, or a stack of them.
     b : DistributedArray
-        Right-hand sides: a matrix, or a vector of one dimension.
+        Right-hand sides: a matrix, or a vector of one dimension, which is for all matrices of a stack; or a stack.
     **options
         `overwrite_a`, `overwrite_b`, `check_finite`, `check`, `layout`, `like`: as for all routines of `linalg`; by
         default X is in the layout of `b`.
@@ -367,7 +367,7 @@ def cholesky(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them.
     lower : bool
         By default the lower triangle is read, and A = L L^H; with False the upper one, and A = U^H U, which is the default
         of `scipy.linalg.cholesky` and of `cho_factor`.
@@ -533,7 +533,7 @@ def solve_triangular(
 def inv(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
 
-    Parameters and errors are those of `solve`; by default the result is in the layout of `a`. If the norms of A and of
+    Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of A and of
     its inverse multiply to 1 / eps or more, the check says nothing.
     """
     problem = Problem(call, {"a": a}, check_square_matrix)
@@ -580,7 +580,7 @@ def slogdet(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOpti
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them, whose results are checked by Hadamard's inequality, which is weaker.
     **options
         `overwrite_a`, `check`, `layout`: as for all routines of `linalg`; infs and NaNs are accepted, as by NumPy,
         and their factors are not checked.
@@ -588,7 +588,7 @@ def slogdet(call: RoutineCall, a: DistributedArray, **options: Unpack[FactorOpti
     Returns
     -------
     SlogdetResult
-        `sign` and `logabsdet`, on every rank.
+        `sign` and `logabsdet`, on every rank; of a stack distributed arrays.
 
     Raises
     ------

@@ -39,7 +39,7 @@ ALLOCATIONS = {
     psr.ProcessGrid: ("__init__",),
 }
 SPARED = (  # functions by which ranks leave a call together
-    "call", "end", "leave", "step", "take_error", "_note_error_of_all", "show_warnings"
+    "call", "end", "leave", "step", "group", "take_error", "_note_error_of_all", "show_warnings"
 )
 
 
