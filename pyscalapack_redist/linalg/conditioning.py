@@ -134,7 +134,7 @@ def pinv(
     Parameters
     ----------
     a : DistributedArray
-        A matrix of m x n elements, in any layout.
+        A matrix of m x n elements, in any layout, or a stack of them.
     rcond : float, optional
         Singular values up to `rcond` times the largest count as zero; default, or if negative: the dtype's eps times
         max(m, n), as SciPy's.

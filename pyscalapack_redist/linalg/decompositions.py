@@ -102,7 +102,7 @@ def qr(
     Parameters
     ----------
     a : DistributedArray
-        A matrix of m x n elements, in any layout.
+        A matrix of m x n elements, in any layout, or a stack of them.
     mode : {"reduced", "complete", "r"}
         Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are accepted as well.
     pivoting : bool

@@ -94,7 +94,7 @@ def eigh(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them, without `b` and subsets.
     b : DistributedArray, or (DistributedArray, bool), optional
         A symmetric or Hermitian, positive definite matrix of the shape of `a`; or what `cho_factor` made of it, as where many
         problems have one `b`.
@@ -164,7 +164,7 @@ def eigvalsh(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them.
     UPLO : {"L", "U"}
         Which triangle is read.
     **options

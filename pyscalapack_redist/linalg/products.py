@@ -43,7 +43,8 @@ def matmul(
     Parameters
     ----------
     a, b : DistributedArray
-        Matrices in any layouts; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
+        Matrices in any layouts, or stacks of them; `b` may be a vector of one dimension. For a product with a transpose pass
+        `a.T` or `a.H`.
     **options
         `check`, `layout`, `like`: as for all routines of `linalg`; `layout` is of the product, where it is computed.
         With infs or NaNs nothing is checked. By default the result is on the grid and in the row blocks of `a` and
@@ -167,20 +168,21 @@ def norm(
     Parameters
     ----------
     a : DistributedArray
-        In any layout, of one or two dimensions; it is not changed.
+        In any layout; of more than two dimensions with `axis`. It is not changed.
     ord : {None, "fro", 1, inf, 2, -2, "nuc"}
         Of a matrix: Frobenius's (by default), the largest sum of a column's absolute values, or of a row's; the largest,
         the least or the sum of the singular values. Of a vector: None, 1, 2 or inf. 0 for an array without elements, which
         has no least singular value.
-    axis : int, optional
-        0 for the norm of each column, 1 for that of each row, `ord` being a vector's.
+    axis : int or (int, int), optional
+        0 for the norm of each column, 1 for that of each row, `ord` being a vector's; of an array of more dimensions any of
+        them. Two dimensions are those of matrices.
     **options
         `check`, `layout`: as for all routines of `linalg`, for norms of singular values. The others are computed from
         the local arrays, in float64: nothing is redistributed, and no ScaLAPACK is needed.
 
     Returns
     -------
-    number, or ndarray with `axis` for a matrix
+    number, or ndarray with `axis` for a matrix, or DistributedArray for an array of more than two dimensions
 
     Raises
     ------

@@ -104,7 +104,7 @@ def svd(
     Parameters
     ----------
     a : DistributedArray
-        A matrix of m x n elements, in any layout.
+        A matrix of m x n elements, in any layout, or a stack of them, which NumPy decomposes with any `driver`.
     full_matrices : bool
         Whether U is of m x m and Vh of n x n; otherwise of m x min(m, n) and min(m, n) x n.
     compute_uv : bool
@@ -196,7 +196,7 @@ def svdvals(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them.
     driver : {"gesdd", "gesvd"}
         "gesdd": p?gebrd, and LAPACK's dqds on one rank; "gesvd": p?gesvd.
     **options

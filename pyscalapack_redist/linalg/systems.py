@@ -58,14 +58,14 @@ def solve(
     Parameters
     ----------
     a : DistributedArray
-        A square matrix, in any layout.
+        A square matrix, in any layout, or a stack of them.
     b : DistributedArray
-        Right-hand sides: a matrix, or a vector of one dimension.
+        Right-hand sides: a matrix, or a vector of one dimension, which is for all matrices of a stack; or a stack.
     assume_a : {"gen", "sym", "her", "pos", "upper triangular", "lower triangular"}
-        What the matrix is; SciPy's long names "general", "symmetric", "hermitian" and "positive definite" are accepted as
-        well. "gen": by LU factors. "sym", "her": one triangle is read and completed, then by LU factors. "pos": one triangle
-        of a Hermitian positive definite matrix is read, by Cholesky factors, in about half the time. Of the triangular ones
-        that triangle is read, as by `solve_triangular`.
+        What the matrix is, of a stack "gen"; SciPy's long names "general", "symmetric", "hermitian" and "positive definite"
+        are accepted as well. "gen": by LU factors. "sym", "her": one triangle is read and completed, then by LU factors.
+        "pos": one triangle of a Hermitian positive definite matrix is read, by Cholesky factors, in about half the time. Of
+        the triangular ones that triangle is read, as by `solve_triangular`.
     lower : bool
         Which triangle is read with "sym", "her" and "pos".
     **options
@@ -410,7 +410,7 @@ def cholesky(
     Parameters
     ----------
     a : DistributedArray
-        A matrix, in any layout.
+        A matrix, in any layout, or a stack of them.
     lower : bool
         By default the lower triangle is read, and A = L L^H; with False the upper one, and A = U^H U, which is the default
         of `scipy.linalg.cholesky` and of `cho_factor`.
@@ -589,8 +589,8 @@ def inv(
 ) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv` and `scipy.linalg.inv`. Collective, as `solve`.
 
-    Parameters and errors are those of `solve`; by default the result is in the layout of `a`. If the norms of A and of
-    its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed by `solve`, from
+    Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of A
+    and of its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed by `solve`, from
     the identity.
     """
     structure = Structure.of(assume_a, lower)
@@ -679,7 +679,7 @@ def slogdet(
     Parameters
     ----------
     a : DistributedArray
-        A square matrix, in any layout.
+        A square matrix, in any layout, or a stack of them, whose results are checked by Hadamard's inequality, which is weaker.
     assume_a, lower
         As for `solve`; with "pos" the factors are Cholesky's, and of a triangle the diagonal alone is read.
     **options
@@ -689,7 +689,7 @@ def slogdet(
     Returns
     -------
     SlogdetResult
-        `sign` and `logabsdet`, on every rank.
+        `sign` and `logabsdet`, on every rank; of a stack distributed arrays.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """An error of one rank at each step of linalg in turn: all ranks raise, none waits, and the next call is good.
 
 Arguments: where routines work, "grid", "one process", "slabs" of rows, or "new" for a grid on which nothing is kept of earlier
-calls; steps, "allocations" or "lines"; the first one that fails, and how many further the next one is; routines, all by default.
+calls; steps, "allocations" or "lines"; the first one that fails, and how many further the next one is; routines, if not all.
 
 Allocations are calls that make arrays and layouts. Lines are all that the rank runs in modules of linalg from the moment when a
 routine knows its ranks, but for those by which they leave it together.
@@ -39,7 +39,7 @@ ALLOCATIONS = {
     psr.ProcessGrid: ("__init__",),
 }
 SPARED = (  # functions by which ranks leave a call together
-    "call", "end", "leave", "step", "take_error", "_note_error_of_all", "show_warnings"
+    "call", "end", "leave", "step", "group", "take_error", "_note_error_of_all", "show_warnings"
 )
 
 
