@@ -589,9 +589,9 @@ def inv(
 ) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv` and `scipy.linalg.inv`. Collective, as `solve`.
 
-    Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of A
-    and of its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed by `solve`, from
-    the identity.
+    Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of
+    A and of its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed by
+    `solve`, from the identity.
     """
     structure = Structure.of(assume_a, lower)
 
