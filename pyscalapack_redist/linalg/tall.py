@@ -287,6 +287,7 @@ class SlabFactors:
         self._order = matrix.shape[1]
         top = None
         self.squares: Any = 0.0
+        place.call.raise_error()  # where there was no memory for a copy, the matrix is the operand
         with place.collect_errors(), place.at_work():
             if place.has_rows:
                 top = self._factor_rows(matrix.local, None if sides is None else sides.local)
