@@ -1,12 +1,7 @@
 """An error of one rank at each step of linalg in turn: all ranks raise, none waits, and the next call is good.
 
 Arguments: where routines work, "grid", "one process", "slabs" of rows, or "new" for a grid on which nothing is kept of earlier
-<<<<<<< HEAD
 calls; steps, "allocations" or "lines"; the first one that fails, and how many further the next one is; routines, if not all.
-=======
-calls; steps, "allocations" or "lines"; the first one that fails, and how many further the next one is; routines, by default
-all.
->>>>>>> wt-tall
 
 Allocations are calls that make arrays and layouts. Lines are all that the rank runs in modules of linalg from the moment when a
 routine knows its ranks, but for those by which they leave it together.
