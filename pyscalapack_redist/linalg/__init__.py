@@ -14,10 +14,10 @@ Routines are collective over the communicator of their operands, which may have 
 
 `solve`, `inv`, `det`, `slogdet`, `cholesky`, `eigh` of one matrix without a subset, `eigvalsh`, `qr`, `svd`, `svdvals`, `pinv`,
 `matmul` and `norm` take stacks, operands of more than two dimensions, as NumPy: the last two are matrices, and the others
-broadcast. Those are spread over the ranks, and NumPy computes the results for each rank's matrices; where an operand's matrices
-are whole on ranks, nothing moves. Results are distributed arrays, also those that are numbers or NumPy arrays for one matrix: in
-the layout of the operand if they have its shape, others over the leading dimensions. `layout` has whole matrices then, and an
-error names the matrix by its index. Few large matrices are taken one after another.
+broadcast. Those are spread over the ranks, and NumPy computes the results of each rank's matrices; where an operand's
+matrices are whole on ranks, nothing moves. Results are distributed arrays, also those that are numbers or NumPy arrays for one
+matrix: in the layout of the operand if they have its shape, others over the leading dimensions. `layout` has whole matrices
+then, and an error names the matrix by its index. Few large matrices are taken one after another.
 
 An error is raised on all ranks. Any routine may raise
 

@@ -43,7 +43,8 @@ def matmul(
     Parameters
     ----------
     a, b : DistributedArray
-        Matrices in any layouts, or stacks of them; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
+        Matrices in any layouts, or stacks of them; `b` may be a vector of one dimension. For a product with a transpose pass
+        `a.T` or `a.H`.
     **options
         `check`, `layout`, `like`: as for all routines of `linalg`; `layout` is of the product, where it is computed.
         With infs or NaNs nothing is checked. By default the result is on the grid and in the row blocks of `a` and
@@ -154,6 +155,16 @@ def norm(
 ) -> NDArray[np.floating[Any]]: ...
 
 
+@overload
+def norm(
+    a: DistributedArray,
+    ord: Any = ...,
+    *,
+    axis: tuple[int, int],
+    **options: Unpack[WorkOptions],
+) -> Any: ...
+
+
 @routine
 def norm(
     call: RoutineCall,
@@ -189,7 +200,7 @@ def norm(
         `ord` or `axis` is not one of these, or `ord` is -2 for an array without elements.
     """
 
-    if isinstance(a, Distributed) and a.ndim == 2 and isinstance(axis, tuple) and axis in ORDERS:
+    if isinstance(a, Distributed) and a.ndim == 2 and isinstance(axis, tuple) and [*axis] in [*map(list, ORDERS)]:
         a, axis = a if ORDERS[axis] else a.T, None
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:

@@ -533,8 +533,8 @@ def solve_triangular(
 def inv(call: RoutineCall, a: DistributedArray, **options: Unpack[ResultOptions]) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
 
-    Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of A and of
-    its inverse multiply to 1 / eps or more, the check says nothing.
+    Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of A
+    and of its inverse multiply to 1 / eps or more, the check says nothing.
     """
     problem = Problem(call, {"a": a}, check_square_matrix)
 

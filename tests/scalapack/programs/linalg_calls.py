@@ -67,8 +67,8 @@ def arguments() -> None:
         ("b.redistribute(a)", ArrayError, lambda: np.maximum(A, put(MATRIX, slabs((N, N))))),
         ("a has dtype float64 and b has float32", ArrayError, solve(A, single)),
         ("a has dtype int32, which ScaLAPACK does not have", ArrayError, lambda: linalg.inv(whole)),
-        ("a has shape (2, 2, 2): it must have 2 dimensions", ArrayError, lambda: linalg.det(cube)),
-        ("b has shape (2, 2, 2): it must have 1 or 2 dimensions", ArrayError, solve(A, cube)),
+        ("a has shape (2, 2, 2): it must have 2 dimensions", ArrayError, lambda: linalg.lu_factor(cube)),
+        ("b has shape (2, 2, 2): it must have 1 or 2 dimensions", ArrayError, lstsq(A, cube)),
         ("b is a ndarray: it must be a DistributedArray", ArrayError, solve(A, MATRIX)),
         ("a is a list: it must be a DistributedArray", ArrayError, lambda: linalg.inv([[1.0]])),
         ("a is a pylops.DistributedArray: it must be", ArrayError, lambda: linalg.inv(NAMESAKE)),
@@ -81,7 +81,8 @@ def arguments() -> None:
         ("lu_and_piv", ArrayError, lambda: linalg.lu_solve(A, B)),
         ("ord = 'two' must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, "two")),
         ("axis = 2 must be None, or an integer from -2 to 1", ValueError, lambda: linalg.norm(A, axis=2)),
-        ("axis = (0, 1) must be None", ValueError, lambda: linalg.norm(A, axis=(0, 1))),
+        ("axis = (0, 0) must be None", ValueError, lambda: linalg.norm(A, axis=(0, 0))),
+        ("axis = ([0], 1) must be None", ValueError, lambda: linalg.norm(A, axis=([0], 1))),  # type: ignore[call-overload]
         ("ord = 'fro' must be one of None, 1, 2, inf", ValueError, lambda: linalg.norm(A, "fro", axis=0)),
         ("ord = [1] must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, [1])),
         ("UPLO = 'M' must be one of 'U'", DescriptorError, lambda: linalg.eigvalsh(A, "M")),
@@ -411,6 +412,8 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
             fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.solve(A, B), None if everywhere else BAD)
             fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.norm(A, 2), None if everywhere else BAD)
             assert np.allclose(linalg.norm(A, axis=0), np.linalg.norm(MATRIX, axis=0))
+            for axes in ((0, 1), (-1, 0)):
+                assert np.isclose(linalg.norm(A, 1, axes), np.linalg.norm(MATRIX, 1, axes))
     library = blacs.load()
     with pytest.raises(psr.LibraryError, match="has no entry point pdnone_"):
         library.routine("pdnone")

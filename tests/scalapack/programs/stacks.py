@@ -253,7 +253,8 @@ def check_errors() -> None:
     refuses(psr.DescriptorError, "must be of shape", lambda: linalg.inv(x, layout=rows[1:]))
     refuses(psr.ArrayError, "its matrices must be square", lambda: linalg.inv(put(b, rows_of(b))))
     refuses(psr.ArrayError, "must broadcast", lambda: linalg.solve(x, put(b[:3], rows_of(b[:3]))))
-    refuses(psr.ArrayError, "matrices of b must have 6 rows", lambda: linalg.matmul(x, put(b[..., :2, :], rows_of(b[..., :2, :]))))
+    few = b[..., :2, :]
+    refuses(psr.ArrayError, "matrices of b must have 6 rows", lambda: linalg.matmul(x, put(few, rows_of(few))))
     refuses(psr.ArrayError, "it must have 2 dimensions", lambda: linalg.lu_factor(x))
     refuses(psr.ArrayError, "it must have 2 dimensions", lambda: linalg.eigh(x, subset_by_index=(0, 1)))
     refuses(ValueError, "mode = 'raw'", lambda: linalg.qr(x, "raw"))
@@ -350,7 +351,7 @@ def check_faults() -> None:
                     compared = np.abs if fault.name in ("qr", "svd", "eigh") else np.asarray
                     near(compared(whole_of(result)), compared(expected), fault.name)
                 with mock.patch.object(stacks, "MOST_REFUSED", 1):
-                    refuses(np.linalg.LinAlgError, "of 2 of 7 matrices are refused", lambda f=fault: f.routine(x, y))
+                    refuses(np.linalg.LinAlgError, "of 2 of 7 matrices are refused", lambda f=fault, x=x, y=y: f.routine(x, y))
 
 
 def check_far_numbers() -> None:
