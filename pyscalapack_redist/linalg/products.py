@@ -155,6 +155,16 @@ def norm(
 ) -> NDArray[np.floating[Any]]: ...
 
 
+@overload
+def norm(
+    a: DistributedArray,
+    ord: Any = ...,
+    *,
+    axis: tuple[int, int],
+    **options: Unpack[WorkOptions],
+) -> Any: ...
+
+
 @routine
 def norm(
     call: RoutineCall,
@@ -190,7 +200,7 @@ def norm(
         `ord` or `axis` is not one of these, or `ord` is -2 for an array without elements.
     """
 
-    if isinstance(a, Distributed) and a.ndim == 2 and isinstance(axis, tuple) and axis in ORDERS:
+    if isinstance(a, Distributed) and a.ndim == 2 and isinstance(axis, tuple) and [*axis] in [*map(list, ORDERS)]:
         a, axis = a if ORDERS[axis] else a.T, None
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:

@@ -81,7 +81,8 @@ def arguments() -> None:
         ("lu_and_piv", ArrayError, lambda: linalg.lu_solve(A, B)),
         ("ord = 'two' must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, "two")),
         ("axis = 2 must be None, or an integer from -2 to 1", ValueError, lambda: linalg.norm(A, axis=2)),
-        ("axis = (0, 1) must be None", ValueError, lambda: linalg.norm(A, axis=(0, 1))),
+        ("axis = (0, 0) must be None", ValueError, lambda: linalg.norm(A, axis=(0, 0))),
+        ("axis = ([0], 1) must be None", ValueError, lambda: linalg.norm(A, axis=([0], 1))),  # type: ignore[call-overload]
         ("ord = 'fro' must be one of None, 1, 2, inf", ValueError, lambda: linalg.norm(A, "fro", axis=0)),
         ("ord = [1] must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, [1])),
         ("UPLO = 'M' must be one of 'U'", DescriptorError, lambda: linalg.eigvalsh(A, "M")),
@@ -411,6 +412,8 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
             fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.solve(A, B), None if everywhere else BAD)
             fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.norm(A, 2), None if everywhere else BAD)
             assert np.allclose(linalg.norm(A, axis=0), np.linalg.norm(MATRIX, axis=0))
+            for axes in ((0, 1), (-1, 0)):
+                assert np.isclose(linalg.norm(A, 1, axes), np.linalg.norm(MATRIX, 1, axes))
     library = blacs.load()
     with pytest.raises(psr.LibraryError, match="has no entry point pdnone_"):
         library.routine("pdnone")
