@@ -31,9 +31,11 @@ from .place import OneProcess, Place, choose_layout, choose_process, is_whole_on
 from .solver_rules import another_layout, another_process
 
 R = TypeVar("R")
-MOVED = 64.0
-LONG = 768  # order from which other ranks sleep while one process computes
-THREADED = 2048  # order from which that has a thread on each core: OpenBLAS's poll for 100 ms after a call, on cores of ranks
+MOVED = 64.0  # the bound of what rounding makes of the forms of an operand that has moved, in units of eps
+LONG = 768  # least extent from which other ranks sleep while one process computes
+# From which that process has a BLAS thread on each core. Below, these would cost more: they poll for 100 ms after a call, on
+# the cores of other ranks.
+THREADED = 2048
 
 Work = Callable[[Place], R]
 
@@ -184,7 +186,7 @@ class Problem:
                 reply = self._answered(place, work)
         error = call.take_error()
         # the reply of the process itself is not sent to it and back
-        what, dozes = "the result of one process", operands.order >= LONG
+        what, dozes = "the result of one process", operands.least_extent >= LONG
         with call.step(), agreement(call.group, what, combine=first_known, open=False, dozes=dozes) as agreed:
             if error is not None:
                 raise error
@@ -202,7 +204,7 @@ class Problem:
             try:
                 for name in self.operands.arrays if self.operands.is_checked else ():
                     self._require_moved(place, name)
-                with blas_on_all_cores() if self.operands.order >= THREADED else contextlib.nullcontext():
+                with blas_on_all_cores() if self.operands.least_extent >= THREADED else contextlib.nullcontext():
                     return Answer(work(place), texts, None)
             except (WrongResultError, np.linalg.LinAlgError) as caught:
                 return Answer(None, texts, caught)

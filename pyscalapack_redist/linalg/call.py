@@ -181,12 +181,12 @@ class RoutineCall:
         if self._outer is not None:
             self._outer._note_error_of_all(error)
 
-    def collect_errors(self, is_open: bool = True) -> GuardedWork:
-        """Keep an error of the block for the next step, which raises it on all ranks. One that all ranks have raised passes.
+    def collect_errors(self) -> GuardedWork:
+        """Keep an error of the block, in which this rank waits for no other: `run` raises it on all ranks, another step here.
 
-        The block does not wait for other ranks, if `is_open`: then interrupts end it.
+        One that all ranks have raised passes. Interrupts end the block.
         """
-        return self._guard.block(lambda caught: caught is self.error_of_all or isinstance(caught, WrongResultError), is_open)
+        return self._guard.block(lambda caught: caught is self.error_of_all or isinstance(caught, WrongResultError))
 
     def take_error(self) -> BaseException | None:
         """This rank's error, or what an interrupt has made one, for a step that reports it."""
@@ -218,7 +218,7 @@ class RoutineCall:
             self._warnings = before
 
     def end(self, function: Callable[[], R]) -> R:
-        """The result of the routine, on all ranks, with its warnings; an error of one is raised on all. Collective."""
+        """The result of the routine, on all ranks; an error of one is raised on all. Collective."""
         try:
             result = function()
         except BaseException as caught:
@@ -244,7 +244,7 @@ class RoutineCall:
             meet(self._group, f"the end of linalg.{self.name}", error)
 
     def show_warnings(self) -> None:
-        """Show what the routine warns of. Where that is an error, it is one on all ranks."""
+        """Show what the routine warns of, on each rank."""
         for text in self._warnings:
             from scipy.linalg import LinAlgWarning
 
@@ -294,8 +294,10 @@ def routine(function: Callable[Concatenate[RoutineCall, P], R]) -> Callable[P, R
         finally:
             own.error_of_all = None
             current_call.reset(token)
-        own.show_warnings()
-        return result if conversion is None else conversion.converted(result)
+        if conversion is not None:
+            result = conversion.converted(result)
+        own.show_warnings()  # where one is an error, no other rank waits any more
+        return result
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     ROUTINES[name] = call

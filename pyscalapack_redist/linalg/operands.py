@@ -205,7 +205,7 @@ class Operands:
                 agreed.same("the routine", call.name, functools.partial(str, call.name))
                 self._check(vectors)
                 self.matrices = {name: as_matrix(array) for name, array in self.arrays.items()}
-                if uses_library and cache.has_library:
+                if uses_library and cache.has_library:  # so that an error of this rank is in this vote
                     blacs.load()
                 (m, n), default_target = check_arguments(*arrays.values())
                 self.shape, self.parts = (m, n), {**self.parts, **parts()}
@@ -234,10 +234,10 @@ class Operands:
         return all(map(math.isfinite, self.magnitudes.values()))
 
     @property
-    def order(self) -> int:
-        """The least extent of the largest operand: whether threads, and sleep of the other ranks, are worth while."""
-        order: int = max(min(array.shape) for array in self.arrays.values())
-        return order
+    def least_extent(self) -> int:
+        """That of the largest operand: whether threads, and sleep of the other ranks, are worth while."""
+        largest = max(self.matrices.values(), key=lambda matrix: math.prod(matrix.shape))
+        return int(min(largest.shape))
 
     @property
     def largest(self) -> str:

@@ -170,9 +170,9 @@ class Place(ABC):
     work_layout : Descriptor
         That of the first operand.
     is_asked : bool
-        Whether that is an argument, or of a second attempt.
+        Whether that is an argument, or of a second attempt, and not the choice of this package.
     is_refused : bool
-        Whether an attempt has been.
+        Whether the result of an earlier attempt has been refused.
     is_alone : bool
         Whether this process computes all, and others wait for that.
     ranks : sequence of int
@@ -367,9 +367,9 @@ class Grid(Place):
 
 
 class OneProcess(Place):
-    """One process, whose rank has all elements of all operands and works alone: no method communicates.
+    """One process, whose rank has all elements of all operands and works alone: no method communicates but `gather`.
 
-    Other ranks bring their elements there (`gather`), and wait for the result.
+    By that other ranks bring their elements there; then they wait for the result.
     """
 
     is_alone = True

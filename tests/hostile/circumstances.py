@@ -179,6 +179,8 @@ THRESHOLDS: dict[str, Any] = {
     "linalg.stacks.CHUNK": 30,
     "linalg.stacks.MOST_REFUSED": 0,
     "linalg.kernels.TRIANGLE_BLOCK": 2,
+    "linalg.largest_values.MORE": 1,
+    "linalg.largest_values.STEPS": 1,
     "linalg.tall.MOST_COLUMNS": 2,
     "linalg.tall.ROWS": 2,
     "linalg.tall.SQUARES": 1,
