@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -58,7 +59,7 @@ def choose_layout(call: RoutineCall, operands: Operands, uses_library: bool) -> 
         return alone
     if not operands.room:
         return rule
-    return _fastest(call, [array.shape for array in operands.arrays.values()], [*own, rule, alone])
+    return _fastest(call, [array.shape for array in operands.arrays.values()], own, [rule], alone)
 
 
 def choose_process(call: RoutineCall, operands: Operands, copies: int) -> Descriptor:
@@ -95,20 +96,24 @@ def choose_process(call: RoutineCall, operands: Operands, copies: int) -> Descri
     return cache_of(call.group).layout_on(rank, shape, call.comm)
 
 
-def _fastest(call: RoutineCall, shapes: Sequence[tuple[int, ...]], layouts: Sequence[Descriptor]) -> Descriptor:
-    """The layout with the least predicted time. The first one costs no move; the last one is on one process."""
+def _fastest(
+    call: RoutineCall,
+    shapes: Sequence[tuple[int, ...]],
+    own: Sequence[Descriptor],
+    others: Sequence[Descriptor],
+    alone: Descriptor,
+) -> Descriptor:
+    """The layout with the least predicted time, of those of operands, of others, and that of one process."""
     family, cache, elements = FAMILY[call.name], cache_of(call.group), max(map(math.prod, shapes))
     if elements <= SURE and not cache.has_file_of(call, family):
-        return layouts[-1]
+        return alone
     shape, rates = shape_of_work(call.name, shapes), cache.rates(call, family, ROUTINES[family_name(family)])
-
-    def seconds(number: int) -> float:
-        layout = layouts[number]
-        # nothing moves to the first layout, and the rate on one process has its moves in it
-        moved = move_seconds(elements, layout.grid.size) if 0 < number < len(layouts) - 1 else 0.0
-        return rates.seconds(shape, layout.grid.size) + moved
-
-    return layouts[min(range(len(layouts)), key=seconds)]
+    # nothing moves to an operand's own layout, and the rate on one process has its moves in it
+    seconds = [(rates.seconds(shape, layout.grid.size), layout) for layout in (*own, alone)]
+    seconds += [
+        (rates.seconds(shape, layout.grid.size) + move_seconds(elements, layout.grid.size), layout) for layout in others
+    ]
+    return min(seconds, key=operator.itemgetter(0))[1]
 
 
 def move_seconds(elements: int, processes: int) -> float:
