@@ -37,7 +37,7 @@ ALLOCATIONS = {
     psr.ProcessGrid: ("__init__",),
 }
 SPARED = (  # functions by which ranks leave a call together
-    "call", "end", "leave", "step", "take_error", "_note_error_of_all", "show_warnings"
+    "call", "end", "group", "leave", "step", "take_error", "_note_error_of_all", "show_warnings"
 )
 
 
