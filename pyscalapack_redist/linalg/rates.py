@@ -30,6 +30,7 @@ from .solver_rules import FAMILIES
 VARIABLE = "PYSCALAPACK_REDIST_RATES"  # a file of rates, in place of trials
 SMALLER, LARGER = 256, 512  # orders of a trial
 TRIANGULAR, GENERAL = 0.375, 0.75  # operations of the product of Q with a square, those of the factors of a square being 1
+SLENDER_SHARE = 0.5  # of the rate of LAPACK that ScaLAPACK has on a process of a grid, at most, for few columns
 STEP_SECONDS = 1e-4  # of a level of the tree, each way
 TIMES = 2  # each is done; the least counts
 TRIAL = "a trial of linalg's routines"
@@ -63,6 +64,13 @@ class Rates(NamedTuple):
         if not self.scalapack:
             return math.inf
         return work / (processes * self.scalapack) + columns * self.latency
+
+    def of_slender(self) -> Rates:
+        """Rates by a trial of squares for a matrix of few columns: a process of a grid is slower than one alone.
+
+        Its products are of narrow panels. What a trial says of a grid beside its latency is not so exact.
+        """
+        return self._replace(scalapack=min(self.scalapack, SLENDER_SHARE * self.lapack))
 
 
 class TallRates(NamedTuple):

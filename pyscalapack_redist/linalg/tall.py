@@ -124,11 +124,8 @@ class Slabs(Grid):
                 except np.linalg.LinAlgError as caught:
                     reply = (), (), caught
         error = call.take_error()
-        dozes = order >= attempts.LONG
-        with (
-            call.step(),
-            agreement(call.group, "a factor R", combine=first_known, open=False, dozes=dozes) as agreed,
-        ):
+        what, dozes = "a factor R", order >= attempts.LONG
+        with call.step(), agreement(call.group, what, combine=first_known, open=False, dozes=dozes) as agreed:
             if error is not None:
                 raise error
             agreed.give(None if reply is None else reply[1:])
@@ -206,7 +203,8 @@ def in_slabs(problem: Problem, work: Work[Any], *, by_values: bool = False) -> F
     if elements <= places.SURE and not all(cache.has_file_of(call, family) for family in families):
         return None
     every = [cache.rates(call, family, ROUTINES[family_name(family)]) for family in families]
-    rates, ordinary = TallRates(every[0], every[1] if by_values else None), place.work_layout
+    qr = every[0] if cache.has_file_of(call, "qr") else every[0].of_slender()
+    rates, ordinary = TallRates(qr, every[1] if by_values else None), place.work_layout
 
     def seconds(layout: Descriptor) -> float:
         rows = [count for _, count in rows_of_ranks(layout) if count]

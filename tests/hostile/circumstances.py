@@ -196,7 +196,8 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
         "comm.waiting.ANSWER_SECONDS", "comm.waiting.CHECK_SECONDS", "comm.waiting.FAILURE_SECONDS",
         "comm.waiting.LONGEST_STEP",
         "comm.waiting.SETTLE_SECONDS", "exchanges.collective.PEER_SECONDS", "files.progress_bar.LOG_SECONDS",
-        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY", "linalg.rates.STEP_SECONDS",
+        "linalg.place.COPY_RATE", "linalg.product_grids.LATENCY", "linalg.rates.SLENDER_SHARE",
+        "linalg.rates.STEP_SECONDS",
     ),
     "numbers of polls, ranks, repetitions": (
         "comm.log_steps.RADICES", "comm.node.SPINS", "comm.progress.POLLS", "comm.progress.POLLS_PER_CHECK",
