@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from ..errors import ArrayError, LibraryError
+from ..errors import ArrayError, LibraryError, shown
 from ..layout.letters import TRIANGLES, letter_of
 from . import eigenpairs, elpa
 from .attempt import Problem
@@ -140,13 +140,25 @@ def eigh(
     """
 
     matrix, factor_lower = unpack_pair("b", b) if isinstance(b, tuple) else (b, None)
-    factor_lower = None if factor_lower is None else bool(factor_lower)
-    request = Request(lower, eigvals_only, subset_by_index, subset_by_value, type, driver, factor_lower)
-    operands, parts = {"a": a}, {"a": hermitian_part(lower)}
-    if matrix is not None:
+    is_factor, is_lower = isinstance(b, tuple), None
+    if is_factor:
+        is_lower = isinstance(factor_lower, bool | np.bool_) and bool(factor_lower)
+    request = Request(lower, eigvals_only, subset_by_index, subset_by_value, type, driver, is_lower)
+    operands: dict[str, Any] = {"a": a}
+    parts = {"a": hermitian_part(lower)}
+    if b is not None:
         operands["b"] = matrix
-        parts["b"] = hermitian_part(lower) if factor_lower is None else "L" if factor_lower else "U"
-    problem = Problem(call, operands, request.check, parts=lambda: parts, factor_lower=factor_lower)
+        parts["b"] = hermitian_part(lower) if is_lower is None else "L" if is_lower else "U"
+
+    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> ShapeAndLayout:
+        if is_factor and not isinstance(factor_lower, bool | np.bool_):
+            raise ArrayError(
+                f"b is a pair of an array and {shown(factor_lower)}: it must be a matrix, or what cho_factor returned, a "
+                "factor and whether that is lower"
+            )
+        return request.check(a, b)
+
+    problem = Problem(call, operands, check_arguments, parts=lambda: parts, factor_lower=request.factor_lower)
     values, vectors = find_pairs(problem, request)
     if vectors is None:
         return values

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Unpack
@@ -22,7 +23,7 @@ from ..errors import DescriptorError, RedistributionError, shown
 from ..layout.array_arithmetic import descriptor_of
 from ..layout.descriptor import Descriptor
 from ..scalapack.calls import NotFiniteError
-from ..scalapack.scaling import times_power
+from ..scalapack.scaling import exponent_of, times_power
 from .attempt import Problem
 from .call import MatrixOptions, ResultOptions, RoutineCall, routine
 from .check import Check, Claim, Sums
@@ -398,7 +399,12 @@ def logm(
     def compute(matrix: Matrix) -> Matrix:
         from scipy.linalg import logm as logm_of_scipy
 
-        return _printing_no_warnings(lambda: logm_of_scipy(matrix))
+        moderate, exponent = _moderate(matrix)
+        result = _printing_no_warnings(lambda: logm_of_scipy(moderate))
+        if exponent:
+            result = np.array(result)
+            result[np.diag_indices(len(result))] += result.dtype.type(exponent * math.log(2))
+        return result
 
     return _of_general(call, a, assume_a, options, compute)
 
@@ -440,7 +446,7 @@ def fractional_matrix_power(
     """
 
     def check_options() -> None:
-        if not isinstance(t, float | int | np.floating | np.integer) or not math.isfinite(t):
+        if not isinstance(t, float | int | np.floating | np.integer) or not abs(t) <= sys.float_info.max:
             raise ValueError(f"t = {shown(t)} must be a finite real number")
 
     def of_values(values: Matrix) -> Matrix:
@@ -453,7 +459,9 @@ def fractional_matrix_power(
     def compute(matrix: Matrix) -> Matrix:
         from scipy.linalg import fractional_matrix_power as power_of_scipy
 
-        return power_of_scipy(matrix, t)  # type: ignore[no-any-return]
+        moderate, exponent = _moderate(matrix)
+        result: Matrix = power_of_scipy(moderate, t)
+        return result * result.dtype.type(np.exp2(exponent * float(t))) if exponent else result
 
     root = next((k for k in range(2, ROOTS + 1) if np.ndim(t) == 0 and t == 1 / k), 0)
     return _of_general(call, a, assume_a, options, compute, check_options, root=root)
@@ -596,6 +604,16 @@ def _of_general(
         return x
 
     return problem.to_result(problem.attempt(work, f"SciPy's {call.name}"))
+
+
+def _moderate(matrix: Matrix) -> tuple[Matrix, int]:
+    """A matrix divided by a power of 2, and its exponent, where SciPy's sums would overflow or vanish."""
+    exponent = exponent_of(float(np.abs(matrix).max(initial=0)), matrix.dtype)
+    if not exponent:
+        return matrix, 0
+    moderate = np.array(matrix)
+    times_power(moderate, -exponent)
+    return moderate, exponent
 
 
 def _whole(place: Place, read_only: bool = False, exponent: int = 0) -> Matrix:
@@ -777,7 +795,10 @@ def _numbers_of(call: RoutineCall, func: Function, values: Matrix, dtype: np.dty
         )
 
     if is_users:
-        call.run(compute, equal_on_all)
+        own = 0
+        with call.collect_errors(), call.group.at_work(announces=True):  # it may take long
+            own = compute()
+        call.run(lambda: own, equal_on_all)
     else:
         numbers = call.run(lambda: (compute(), numbers)[1])  # of the first rank, for all
     is_finite = np.isfinite(numbers)

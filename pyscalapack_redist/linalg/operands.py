@@ -26,7 +26,7 @@ from ..layout.grid import same_ranks
 from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.scaling import exponent_of
 from .cache import cache_of
-from .call import LayoutOption, RoutineCall
+from .call import OF_STACKS, LayoutOption, RoutineCall
 from .kernels import fits_one_process
 from .matrix_parts import as_column, bilinear_forms, magnitude
 from .random_vectors import VECTORS, gaussian
@@ -283,7 +283,8 @@ class Operands:
     def _check_dimensions(self, name: str, array: Distributed, may_be_vector: bool) -> None:
         if array.ndim != 2 and not (may_be_vector and array.ndim == 1):
             right = "1 or 2 dimensions" if may_be_vector else "2 dimensions"
-            raise ArrayError(f"{name} has shape {array.shape}: it must have {right}")
+            of_stacks = "; of a stack leave the other arguments as they are" if self.call.name in OF_STACKS else ""
+            raise ArrayError(f"{name} has shape {array.shape}: it must have {right}{of_stacks}")
 
     def _target(self, like: LayoutOption, default_target: Descriptor) -> Descriptor:
         if like is None:

@@ -181,6 +181,7 @@ class StackRoutine(NamedTuple):
     target: int = 0
     pack: Callable[..., Any] = lambda result: result
     results: int = 1  # of what `compute` returns
+    iterates: bool = False  # whether infs and NaNs are an error, as an iteration might not end with them
 
 
 def _solve(_: Arguments, a: Array, b: Array) -> Arrays:
@@ -417,9 +418,9 @@ def _check_driver(arguments: Arguments) -> None:
 
 
 def _has_all_pairs(arguments: Arguments) -> bool:
-    subsets = arguments["b"], arguments["subset_by_index"], arguments["subset_by_value"]
+    others = arguments["b"], arguments["subset_by_index"], arguments["subset_by_value"]
     usual = isinstance(arguments["driver"], str) and arguments["driver"] in EIGH_DRIVERS[:2]
-    return subsets == (None, None, None) and usual
+    return all(each is None for each in others) and usual
 
 
 def _is_general(arguments: Arguments) -> bool:
@@ -449,7 +450,7 @@ STACK_ROUTINES = {
     "eigh": StackRoutine(
         _eigh,
         _claim_eigh,
-        NOT_CONVERGED[0],
+        NOT_CONVERGED[0], iterates=True,
         is_square=True,
         lower=lambda arguments: arguments["lower"],
         accepts=_has_all_pairs,
@@ -460,7 +461,7 @@ STACK_ROUTINES = {
     "eigvalsh": StackRoutine(
         _eigh,
         _claim_eigh,
-        NOT_CONVERGED[0],
+        NOT_CONVERGED[0], iterates=True,
         is_square=True,
         lower=lambda arguments: arguments["UPLO"].upper() == "L",
         check=lambda arguments: letter_of("UPLO", arguments["UPLO"], TRIANGLES),
@@ -477,17 +478,17 @@ STACK_ROUTINES = {
     "svd": StackRoutine(
         _svd,
         _claim_svd,
-        NOT_CONVERGED[1],
+        NOT_CONVERGED[1], iterates=True,
         check=_check_driver,
         accepts=lambda arguments: arguments["k"] is None is arguments["tol"],
         pack=_packed(SVDResult),
         results=3,
     ),
-    "svdvals": StackRoutine(_svd, _claim_svd, NOT_CONVERGED[1], check=_check_driver),
+    "svdvals": StackRoutine(_svd, _claim_svd, NOT_CONVERGED[1], iterates=True, check=_check_driver),
     "pinv": StackRoutine(
         _pinv,
         _claim_pinv,
-        NOT_CONVERGED[1],
+        NOT_CONVERGED[1], iterates=True,
         check=lambda arguments: check_tolerance("rcond", arguments["rcond"]),
     ),
     "matmul": StackRoutine(_matmul, _claim_matmul, models="ab"),

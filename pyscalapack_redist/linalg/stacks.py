@@ -356,7 +356,8 @@ class StackWork:
             if row.lower is not None:
                 some[0] = completed(some[0], bool(row.lower(arguments)))
             check = StackCheck(self.operands.dtype, end - first)
-            norms = tuple([check.norms(each) for each in some]) if self._checks or self._refuses_infinite else ()
+            are_needed = self._checks or self._refuses_infinite or row.iterates
+            norms = tuple([check.norms(each) for each in some]) if are_needed else ()
             finite = np.ones(end - first, bool)
             for name, each, size in zip(operands, some, norms, strict=False):
                 if not np.isfinite(size).all():
@@ -364,6 +365,8 @@ class StackWork:
                     finite &= are_finite
                     if self._refuses_infinite and not are_finite.all():
                         not_finite.add(name)
+            if row.iterates and not finite.all() and failed is None:
+                failed = index_of(first + int(np.argmin(finite)))
             if not_finite or failed is not None:
                 continue
             try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, WORLD, put, random, slabs, untouched, whole_of
 from mpi4py import MPI
 from scipy.linalg import LinAlgWarning
@@ -613,10 +614,44 @@ def traces_of_some_ranks() -> None:
     assert factored[-1].seconds == WORLD.allreduce(last, MPI.MAX)
 
 
+def warnings_of_one_rank() -> None:
+    """A rank on which the warning is an error raises it; the others have the result, of any kind of operand."""
+    nilpotent = np.diag(np.ones(N - 1), 1)
+    for kind in (lambda a: a, lambda a: (a.desc, a.local)):
+        with warnings.catch_warnings(action="error" if RANK == 1 else "ignore"):
+            if RANK == 1:
+                with pytest.raises(LinAlgWarning):
+                    linalg.sqrtm(kind(put(nilpotent, FITS)))
+            else:
+                linalg.sqrtm(kind(put(nilpotent, FITS)))
+
+
+def numbers_far_from_one() -> None:
+    """SciPy's sums overflow or vanish where the result is an ordinary one."""
+    matrix = (MATRIX + N * np.eye(N)) / N
+    for scale in (1e150, 1e-150):
+        a = put(matrix * scale, FITS)
+        for t in (0.2, -0.5):
+            power = whole_of(linalg.fractional_matrix_power(a, t))
+            expected = scipy.linalg.fractional_matrix_power(matrix, t) * scale**t
+            assert np.allclose(power / scale**t, expected / scale**t)
+        logarithm = whole_of(linalg.logm(a))
+        assert np.allclose(logarithm, scipy.linalg.logm(matrix) + np.log(scale) * np.eye(N))
+
+
+def factors_that_are_none() -> None:
+    """In place of b a pair that cho_factor has not made."""
+    factor, _ = linalg.cho_factor(put(MATRIX @ MATRIX.T + N * np.eye(N), FITS))
+    for b in ((factor, None), (factor, "upper"), (factor, 1), (None, True), linalg.lu_factor(A)):
+        with pytest.raises(ArrayError, match="b is a "):
+            linalg.eigh(A, b)
+
+
 def main() -> None:
     assert SIZE > 1, "run on at least two ranks"
     warnings.simplefilter("error", LinAlgWarning)
-    for group in (arguments, one_rank, chosen_layouts, contexts, traces, traces_of_some_ranks):
+    new = warnings_of_one_rank, numbers_far_from_one, factors_that_are_none
+    for group in (arguments, one_rank, chosen_layouts, contexts, traces, traces_of_some_ranks, *new):
         group()
         still_good()
     with pytest.MonkeyPatch.context() as monkeypatch:
