@@ -33,6 +33,7 @@ from ..comm import progress
 from ..comm.gather_scatter import GatherScatter
 from ..comm.group import CONTROL, DATA, Group, Refusal
 from ..comm.guard import Guard
+from ..comm.log_steps import Rows
 from ..comm.progress import advance_others, hold_interrupts, tasks_in_flight
 from ..comm.series import Series
 from ..comm.vote import Outcome, Statement, Verdict, Vote, Voting, describe_dispute, describe_error
@@ -205,12 +206,8 @@ class Transfer(Generic[Result]):
         self._given = None
         if given is not None and guard.error is None:
             guard.attempt(lambda: self._take_arrays(*given), is_open=False)
-        if guard.error is None:
-            guard.attempt(self._take_known_memory, is_open=False)
-        rows, lent = None, self.lent
-        if guard.error is None and lent is not None and self._operands.item_bytes:
-            rows = guard.attempt(lent.progress.pack_for_vote, is_open=False)
-        self.error = guard.error
+        rows = guard.attempt(self._take_known_memory, is_open=False) if guard.error is None else None
+        lent, self.error = self.lent, guard.error
         if terms is not None:
             terms.note_start(self.is_agreed)
         if self.series is None:
@@ -348,8 +345,8 @@ class Transfer(Generic[Result]):
             if any(isinstance(x, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(x, a) for x in held):
                 raise ArrayError(f"A is still read or written by a transfer in flight, {other.plan!r}: wait for it first")
 
-    def _take_known_memory(self) -> None:
-        """Take memory for arrays whose dtypes this rank knows, in a plan whose terms they fit."""
+    def _take_known_memory(self) -> Rows | None:
+        """Take memory for arrays whose dtypes this rank knows, in a plan whose terms they fit; pack what goes with the vote."""
         plan, terms, operands, item_bytes = self.plan, self.bounds.terms, self._operands, 0
         if terms is not None and terms.is_bound:
             terms.check_usable()
@@ -360,14 +357,16 @@ class Transfer(Generic[Result]):
         known = bound.dtypes
         self._all_arrays = AllArrays(operands.kind, known or (), ())
         if known is None:
-            return
+            return None
         if not plan.may_ask_dtypes or None not in operands.dtypes:
             self._take_memory(known, item_bytes)
-            return
-        trial = Guard()
-        trial.attempt(lambda: self._take_memory(known, item_bytes), is_open=False)
-        if trial.error is not None:
-            bound.forget_dtypes()  # other ranks' arrays may have changed: ask again
+        else:
+            trial = Guard()
+            trial.attempt(lambda: self._take_memory(known, item_bytes), is_open=False)
+            if trial.error is not None:
+                bound.forget_dtypes()  # other ranks' arrays may have changed: ask again
+        lent = self.lent
+        return None if lent is None or not operands.item_bytes else lent.progress.pack_for_vote()
 
     def _take_memory(self, dtypes: Dtypes, item_bytes: int) -> None:
         """Take staging memory and arrays in between, unless the order of elements is unknown."""
