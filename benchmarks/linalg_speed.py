@@ -3,11 +3,11 @@
     mpiexec -n 2 python -m mpi4py benchmarks/linalg_speed.py [--orders 64,256,512,1024,2048] [--routines matmul,eigh]
         [--repeat 5] [--limit 120] [--json FILE]
 
-A cell is the time of a routine of psr.linalg, its check included, over that of NumPy (for a tenth of the eigenvectors SciPy,
-since NumPy computes all): of the least times of all calls. Ours run on all ranks, on an array in rows, with one thread a rank
-unless OMP_NUM_THREADS says more. NumPy runs on rank 0, with a thread on each core that a rank of its node may use, while the
-others sleep. OpenBLAS's idle threads spin for 2**28 cycles after a call, some 100 ms, so the next side waits for 200 ms. Each
-result is compared with NumPy's.
+A cell is the time of a routine of psr.linalg, its check included, over that of NumPy (for a tenth of the eigenvectors
+SciPy, since NumPy computes all): of the least times of calls in a loop, and of cold calls, the first ones after a pause.
+Ours run on all ranks, on an array in rows, with one thread a rank unless OMP_NUM_THREADS says more. NumPy runs on rank 0,
+with a thread on each core that a rank of its node may use, while the others sleep. OpenBLAS's idle threads spin for 2**28
+cycles after a call, some 100 ms, so the next side waits for 200 ms. Each result is compared with NumPy's.
 
 Of order n are: matmul, cholesky, qr, eigh and svd of n x n; solve with one side; eigh-tenth, the vectors of the n / 10 least
 eigenvalues; svd-tall of 3n x n/2; lstsq of 2n x n with one side. A cell that has taken longer than the limit gets no further
@@ -206,26 +206,42 @@ def on_first_rank(work: Callable[[], Any]) -> Any:
 
 
 class Cell(NamedTuple):
-    """The seconds of all calls of both sides, on rank 0."""
+    """The seconds of all calls of both sides, on rank 0: of those in a loop, and of cold ones, which come after a pause."""
 
     ours: list[float]
     numpys: list[float]
+    cold_ours: list[float]
+    cold_numpys: list[float]
+
+    @property
+    def in_loop(self) -> tuple[float, float]:
+        """The least times of calls in a loop; of cold ones where there are no others."""
+        return min(self.ours or self.cold_ours), min(self.numpys or self.cold_numpys)
+
+    @property
+    def cold(self) -> tuple[float, float]:
+        """The least times of cold calls."""
+        return min(self.cold_ours), min(self.cold_numpys)
 
     @property
     def ratio(self) -> float:
-        """Of the least times."""
-        return min(self.ours) / min(self.numpys)
+        """Of the least times in a loop."""
+        ours, numpys = self.in_loop
+        return ours / numpys
 
     def to_dict(self, name: str, order: int) -> dict[str, Any]:
         """For JSON."""
-        medians = [statistics.median(times) for times in self]
+        medians = [statistics.median(times) for times in (self.cold_ours, self.cold_numpys)]
         return {
             "routine": name,
             "order": order,
             "ours": self.ours,
             "numpy": self.numpys,
+            "cold_ours": self.cold_ours,
+            "cold_numpy": self.cold_numpys,
             "ratio": self.ratio,
-            "ratio_of_medians": medians[0] / medians[1],
+            "cold_ratio": self.cold[0] / self.cold[1],
+            "cold_ratio_of_medians": medians[0] / medians[1],
         }
 
 
@@ -242,31 +258,31 @@ def measure(routine: Routine, order: int, options: argparse.Namespace, cores: se
     arrays = [psr.DistributedArray(desc, part(desc, array)) for array in operands for desc in [in_rows(array, rows)]]
     if WORLD.rank:
         operands = ()
-    cell = Cell([], [])
+    cell = Cell([], [], [], [])
 
     def numpys(calls: int) -> Any:
         result = None
         with all_cores(cores):
             time.sleep(PAUSE)
-            for _ in range(calls):
+            for number in range(calls):
                 start = time.perf_counter()
                 result = routine.numpys(*operands)
-                cell.numpys.append(time.perf_counter() - start)
+                (cell.numpys if number else cell.cold_numpys).append(time.perf_counter() - start)
         return result
 
     expected = on_first_rank(lambda: routine.values(numpys(1)))
     expected = WORLD.bcast(expected)
     time.sleep(PAUSE)
     results = []
-    cell.ours.append(clock.seconds(lambda: results.append(routine.ours(*arrays)), 1))
+    cell.cold_ours.append(clock.seconds(lambda: results.append(routine.ours(*arrays)), 1))
     values, scale = routine.values(results.pop()), max(1.0, float(np.abs(expected).max(initial=0)))
     if not np.allclose(values, expected, rtol=1e-6, atol=1e-8 * order * scale):
         raise AssertionError(f"the result of order {order} is not that of {routine.numpys_name}")
     for _ in range(options.repeat):
-        on_first_rank(lambda: numpys(calls_for(cell.numpys[-1])))
+        on_first_rank(lambda: numpys(calls_for(min(cell.cold_numpys))))
         time.sleep(PAUSE)
-        for _ in range(calls_for(cell.ours[-1])):
-            cell.ours.append(clock.seconds(lambda: routine.ours(*arrays), 1))
+        for number in range(calls_for(WORLD.bcast(min(cell.cold_ours)))):
+            (cell.ours if number else cell.cold_ours).append(clock.seconds(lambda: routine.ours(*arrays), 1))
         if WORLD.bcast(time.perf_counter() - begin) > options.limit:
             break
     return cell
@@ -286,17 +302,20 @@ def part(desc: psr.Descriptor, array: Whole) -> NDArray[Any]:
 def table(names: Sequence[str], orders: Sequence[int], cells: dict[tuple[str, int], Cell]) -> Iterator[str]:
     """Lines of the table of ratios, and of that of times."""
 
-    def lines(text: Callable[[Cell], str]) -> Iterator[str]:
-        yield f"| n | {' | '.join(names)} |"
-        yield "|---" * (len(names) + 1) + "|"
+    def lines(text: Callable[[tuple[float, float]], str]) -> Iterator[str]:
+        yield f"| n | {' | '.join(f'{name}, loop | cold' for name in names)} |"
+        yield "|---" * (2 * len(names) + 1) + "|"
         for order in orders:
-            row = [text(cells[name, order]) if (name, order) in cells else "" for name in names]
+            row = []
+            for name in names:
+                cell = cells.get((name, order))
+                row += ["", ""] if cell is None else [text(cell.in_loop), text(cell.cold)]
             yield f"| {order} | {' | '.join(row)} |"
 
-    yield "time of ours over NumPy's:"
-    yield from lines(lambda cell: f"{cell.ratio:.2g}" if cell.ratio < 10 else f"{cell.ratio:.0f}")
+    yield "time of ours over NumPy's, of calls in a loop and of cold ones:"
+    yield from lines(lambda pair: f"{pair[0] / pair[1]:.2g}" if pair[0] < 10 * pair[1] else f"{pair[0] / pair[1]:.0f}")
     yield "milliseconds of ours / NumPy's:"
-    yield from lines(lambda cell: f"{min(cell.ours) * 1e3:.3g} / {min(cell.numpys) * 1e3:.3g}")
+    yield from lines(lambda pair: f"{pair[0] * 1e3:.3g} / {pair[1] * 1e3:.3g}")
 
 
 def software() -> Iterator[str]:
@@ -331,8 +350,8 @@ def run(options: argparse.Namespace) -> None:
             cells[name, order] = cell
             taken = WORLD.bcast(time.perf_counter() - begin)
             if WORLD.rank == 0:
-                milliseconds = f"{min(cell.ours) * 1e3:.3g} / {min(cell.numpys) * 1e3:.3g} ms"
-                say(f"{name} {order}: {milliseconds}, {cell.ratio:.2f} times")
+                ours, numpys = cell.in_loop
+                say(f"{name} {order}: {ours * 1e3:.3g} / {numpys * 1e3:.3g} ms, {cell.ratio:.2f} times")
             if taken > options.limit and order < max(orders):
                 say(f"{name}: larger orders than {order} are left out, since it took {taken:.0f} s")
                 break

@@ -19,6 +19,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
 from pyscalapack_redist.blacs import library
 from pyscalapack_redist.linalg import elpa
+from pyscalapack_redist.linalg.place import Place
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -143,17 +144,18 @@ def refused_results(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_triangle(*_: object) -> None:
         pass
 
-    for name, wrong in (("eigenpairs", spoiled), ("eigenpairs", shifted), ("fill", without_triangle)):
+    faults = (elpa, "eigenpairs", spoiled), (elpa, "eigenpairs", shifted), (Place, "complete", without_triangle)
+    for owner, name, wrong in faults:
         for subset in ({}, {"subset_by_index": (0, 4)}):
             with monkeypatch.context() as patch:
-                patch.setattr(elpa, name, wrong)
+                patch.setattr(owner, name, wrong)
                 with warnings.catch_warnings(record=True, action="always") as warned:
                     values, vectors = linalg.eigh(a, driver="elpa", **subset)  # type: ignore[call-overload]
             assert np.allclose(values, expected[: values.size])
             x = vectors.gather(None)
             assert np.allclose(matrix @ x, x * values)
-            assert len(warned) == (RANK == 0)
-            assert RANK or "elpa_eigenvectors_double of ELPA, /" in str(warned[0].message)
+            assert len(warned) == 1
+            assert "elpa_eigenvectors_double of ELPA, /" in str(warned[0].message)
 
 
 def missing() -> None:

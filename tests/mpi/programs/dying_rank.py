@@ -43,6 +43,7 @@ def main() -> None:
             plan.start(local).test()  # it votes, and sends a little
         time.sleep(0.05)  # what MPI has to tell the others of a barrier is told
         os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.2)  # else both might move all before the rank dies
     began = time.monotonic()
     with pytest.raises(psr.CollectiveError) as first:
         use(plan, local, way)

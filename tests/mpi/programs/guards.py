@@ -33,7 +33,7 @@ from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.guard import Guard
 from pyscalapack_redist.engine import make, transfer
 from pyscalapack_redist.files.binary_file import BinaryFile
-from pyscalapack_redist.linalg import problem, systems
+from pyscalapack_redist.linalg import operands, place, systems
 from pyscalapack_redist.redistribution import Redistribution
 
 WORLD = MPI.COMM_WORLD
@@ -224,9 +224,9 @@ def hooks() -> None:
         ("communicator", lambda: psr.layout_of(toy(), comm=WORLD)),
         ("communicator", lambda: psr.redistribute(toy(), B)),
     ]
-    for place, call in calls:
+    for where, call in calls:
         for kind in KINDS:
-            with Fault.raising(place, kind):
+            with Fault.raising(where, kind):
                 fails(kind, call)
     assert np.array_equal(psr.redistribute(toy(), B).local, numbers(B))
 
@@ -306,8 +306,8 @@ def inside() -> None:
     places: list[tuple[Any, str, Callable[[], object]]] = [
         (BinaryFile, "read_part", lambda: psr.load(A, path)),
         (BinaryFile, "write_part", lambda: psr.save(A, numbers(A), path)),
-        (problem, "magnitude", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
-        (problem, "times_power", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
+        (operands, "magnitude", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
+        (place, "times_power", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
         (systems, "pxgetrf", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
         (systems, "pxgetrs", lambda: psr.linalg.solve(diagonal, array(), layout=work)),
         (make, "build", new_plan),
