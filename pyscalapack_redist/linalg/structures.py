@@ -54,7 +54,7 @@ class Structure(NamedTuple):
     @property
     def part(self) -> str:
         """The elements that are read, in the letters of `matrix_parts`."""
-        triangle = "L" if self.lower else "U"
+        triangle = self.triangle
         return {"gen": "", "her": f"H{triangle}", "pos": f"H{triangle}"}.get(self.name, triangle)
 
     @property

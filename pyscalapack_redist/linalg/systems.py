@@ -43,6 +43,27 @@ def _check_system(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
     return a.shape, shaped_like(b.desc, b.shape)
 
 
+def _problem_and_structure(
+    call: RoutineCall,
+    arrays: dict[str, DistributedArray],
+    check_shapes: Callable[..., ShapeAndLayout],
+    structure: Structure | None,
+    assume_a: str,
+    lower: bool,
+    has_layout: bool = True,
+) -> tuple[Problem, Structure]:
+    """The problem of operands of which `a` has a structure, and that; an error if `assume_a` names none. Collective."""
+
+    def check_arguments(*operands: DistributedArray) -> ShapeAndLayout:
+        require_structure(structure, assume_a)
+        return check_shapes(*operands)
+
+    parts = part_of(structure)
+    problem = Problem(call, arrays, check_arguments, parts=lambda: parts, has_layout=has_layout, lower=bool(lower))
+    assert structure is not None
+    return problem, structure
+
+
 @routine
 def solve(
     call: RoutineCall,
@@ -85,17 +106,12 @@ def solve(
     ValueError
         `assume_a` is not one of these.
     """
-    structure = Structure.of(assume_a, lower)
-    if structure is not None and structure.is_triangular:
+    named = Structure.of(assume_a, lower)
+    if named is not None and named.is_triangular:
         of_triangle: Any = {name: value for name, value in options.items() if name != "overwrite_a"}
-        return solve_triangular(a, b, lower=structure.lower, **of_triangle)
+        return solve_triangular(a, b, lower=named.lower, **of_triangle)
 
-    def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
-        require_structure(structure, assume_a)
-        return _check_system(a, b)
-
-    problem = Problem(call, {"a": a, "b": b}, check_arguments, parts=lambda: part_of(structure), lower=bool(lower))
-    assert structure is not None
+    problem, structure = _problem_and_structure(call, {"a": a, "b": b}, _check_system, named, assume_a, lower)
     is_definite = structure.name == "pos"
 
     def work(place: Place, scales: Scales) -> DistributedArray:
@@ -590,17 +606,11 @@ def inv(
     """Inverse of a matrix, as `numpy.linalg.inv` and `scipy.linalg.inv`. Collective, as `solve`.
 
     Parameters and errors are those of `solve`, stacks too; by default the result is in the layout of `a`. If the norms of
-    A and of its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed by
-    `solve`, from the identity.
+    A and of its inverse multiply to 1 / eps or more, the check says nothing. The inverse of a triangle is computed
+    from the identity, as by `solve_triangular`.
     """
-    structure = Structure.of(assume_a, lower)
-
-    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
-        require_structure(structure, assume_a)
-        return check_square_matrix(a)
-
-    problem = Problem(call, {"a": a}, check_arguments, parts=lambda: part_of(structure), lower=bool(lower))
-    assert structure is not None
+    named = Structure.of(assume_a, lower)
+    problem, structure = _problem_and_structure(call, {"a": a}, check_square_matrix, named, assume_a, lower)
     triangle, is_definite = structure.triangle, structure.name == "pos"
 
     def inverted(matrix: DistributedArray) -> None:
@@ -720,17 +730,9 @@ def det(
 
 
 def _slogdet(call: RoutineCall, a: DistributedArray, assume_a: str, lower: bool) -> SlogdetResult:
-    structure = Structure.of(assume_a, lower)
-
-    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
-        require_structure(structure, assume_a)
-        return check_square_matrix(a)
-
-    has_factors = structure is None or not structure.is_triangular
-    problem = Problem(
-        call, {"a": a}, check_arguments, parts=lambda: part_of(structure), has_layout=has_factors, lower=bool(lower)
-    )
-    assert structure is not None
+    named = Structure.of(assume_a, lower)
+    has_factors = named is None or not named.is_triangular
+    problem, structure = _problem_and_structure(call, {"a": a}, check_square_matrix, named, assume_a, lower, has_factors)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
     factors, scales = _LUFactors(a), NO_SCALES
     if has_factors:
