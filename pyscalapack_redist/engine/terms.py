@@ -1,16 +1,21 @@
-"""Terms of a plan with agree="first": what its first call binds, for that and all later calls."""
+"""Terms of a plan with agree="first": what its first call binds, for that and all later calls, which have no vote."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from .._kernels.ring import Tickets
 from ..comm.group import Group
 from ..comm.series import Series
 from ..errors import ArrayError, CollectiveError
 from ..exchanges import Exchange
+from ..exchanges.pipeline import SeriesMessages
+from .bound import Lent
 from .operation import Factors
+
+Place = TypeVar("Place")  # where a transfer waits
 
 
 class Terms:
@@ -68,6 +73,23 @@ class Terms:
         """Begin a series without votes, with the messages of this exchange."""
         sends, receives = ([message.peer for message in messages] for messages in (exchange.sends, exchange.receives))
         self.series = group.new_series(self._series_number, sends, receives)
+
+    def moves_in_series(
+        self, lent: Lent, moved: Generator[Place, bool, None], place: Place
+    ) -> Generator[Place, bool, bool]:
+        """Send without a vote, and receive by `moved` when the earlier calls of the series have; False if a rank has failed."""
+        series, messages = self.series, lent.progress
+        assert series is not None
+        assert isinstance(messages, SeriesMessages)
+        lent.send_early()
+        while series.culprit is None and not messages.has_turn:
+            yield place
+        if series.culprit is None:
+            yield from moved
+            return True
+        while not messages.is_sent():
+            yield place
+        return False
 
     def check(self, factors: Factors) -> None:
         """Check that these are the bound factors.

@@ -8,8 +8,8 @@ follows from the vote; `_moved`. Each `yield` is a place where it waits, and nam
                  \\-> REFUSING -> REFUSED
 
 It is QUEUED only until it is known whether it votes, which the first call of a plan with agree="first" decides. A call of a
-series (comm/series.py) has no vote, but a generator of its own, `_moves_in_series`, and ends REFUSED if a rank has failed. An
-exception after the vote is cast leads to ABORTED. docs/protocol.md states what a rank may assume in each state.
+series has no vote, but a generator of its own (engine/terms.py), and ends REFUSED if a rank has failed. An exception after the
+vote is cast leads to ABORTED. docs/protocol.md states what a rank may assume in each state.
 
 engine/use.py has the ways to begin one, also after the vote, which a compiled call has cast, or one like the last use.
 From then on there is one driver, `Transfer.advance`, whoever waits; it alone catches what a generator raises. What MPI or
@@ -219,7 +219,9 @@ class Transfer(Generic[Result]):
             self._end_refused(self.error)
         else:
             assert lent is not None
-            yield from self._moves_in_series(lent)
+            assert terms is not None
+            if not (yield from terms.moves_in_series(lent, self._moved(lent), READY)):
+                self._end_with_series()
 
     def _voted(self, voting: Voting) -> Story:
         """Count the vote, which is cast: then give up, or agree, and move when it is this transfer's turn."""
@@ -235,9 +237,7 @@ class Transfer(Generic[Result]):
                 yield from self._refused(group.start_refusal(*self._reported(self._make_statements)))
                 return
             if plan.may_ask_dtypes and (outcome.pending or "dtype" in outcome.disputed):
-                exchange = GatherScatter(
-                    group.channel, self._ticket + CONTROL, self._operands.dtypes, combine_dtypes
-                )
+                exchange = GatherScatter(group.channel, self._ticket + CONTROL, self._operands.dtypes, combine_dtypes)
                 while not exchange.advance():
                     yield State.ASKING
                 guard, known = self._known_dtypes(exchange)
@@ -279,21 +279,6 @@ class Transfer(Generic[Result]):
         if self.series is None or self.series.culprit is None:
             self._complete(lent)
         else:
-            self._end_with_series()
-
-    def _moves_in_series(self, lent: Lent) -> Story:
-        """Send without a vote, and receive when the earlier calls of the series have."""
-        series, messages = self.series, lent.progress
-        assert series is not None
-        assert isinstance(messages, SeriesMessages)
-        lent.send_early()
-        while series.culprit is None and not messages.has_turn:
-            yield READY
-        if series.culprit is None:
-            yield from self._moved(lent)
-        else:
-            while not messages.is_sent():
-                yield READY
             self._end_with_series()
 
     def _refused(self, refusal: Refusal) -> Story:
@@ -343,7 +328,9 @@ class Transfer(Generic[Result]):
             held = () if other.operands is None else (*other.operands.arrays, *other.operands.outs)
             held += (other._given or ())[:2]
             if any(isinstance(x, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(x, a) for x in held):
-                raise ArrayError(f"A is still read or written by a transfer in flight, {other.plan!r}: wait for it first")
+                raise ArrayError(
+                    f"A is still read or written by a transfer in flight, {other.plan!r}: wait for it first"
+                )
 
     def _take_known_memory(self) -> Rows | None:
         """Take memory for arrays whose dtypes this rank knows, in a plan whose terms they fit; pack what goes with the vote."""
