@@ -113,7 +113,7 @@ class Consumption:
 
     def mark(self) -> None:
         """The array is given away."""
-        self._array._consume("a redistribution with overwrite=True", np.empty(0, self._array.dtype))
+        self._array._consume("a redistribution with overwrite=True")
 
     def undo(self) -> None:
         """Nothing has moved."""

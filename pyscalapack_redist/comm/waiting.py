@@ -385,7 +385,7 @@ def describe_absence(ranks: Sequence[int], number: int, half: int) -> tuple[str,
     awaited = list_ranks(ranks[other * half : (other + 1) * half])
     reports = bool(awaited) and number % half == 0 and (half == 1 or number < 2 * half)
     if half > 1:
-        return f"some of {awaited} have not called it", reports
+        return f"it waits for {awaited} together, and at least one of these has not called it", reports
     return f"{awaited} has not called it{', and perhaps others' if len(ranks) > 2 else ''}", reports
 
 

@@ -100,10 +100,10 @@ class Distributed:
         array._dtype = dtype
         return array
 
-    def _consume(self, call: str, nothing: NDArray[Any]) -> None:
-        """Let go of the memory, whose elements the call is about to move away; take an array without elements in its place."""
-        self._dtype, self._consumed_by, self._local = self.dtype, call, nothing
-        del self._desc
+    def _consume(self, call: str) -> None:
+        """Let go of the memory, whose elements the call is about to move away."""
+        self._dtype, self._consumed_by = self.dtype, call
+        del self._desc, self._local
 
     def _take_back(self, desc: Layout, local: Any) -> None:
         """Have memory again of which nothing has been moved away."""
@@ -115,7 +115,7 @@ class Distributed:
         return self.__dict__ | {"_local": own_arrays(self), "_dtype": self.dtype} if is_list else self.__dict__
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_desc" and self._consumed_by:
+        if name in ("_desc", "_local") and self._consumed_by:
             raise ArrayError(
                 f"this array has been consumed by {self._consumed_by}, which has moved its elements: use the result of that "
                 "call, or leave overwrite=True out there"
@@ -131,8 +131,12 @@ class Distributed:
     def local(self) -> Any:
         """This rank's local array, not a copy. Of a part, as `a[5:7, 3:9]`, it is that of the whole array: take `own` there.
 
-        Outside the grid it is an array without elements, or None; of tiles a list of arrays; of an array that a call with
-        overwrite=True has consumed an array of length 0.
+        Outside the grid it is an array without elements, or None; of tiles a list of arrays.
+
+        Raises
+        ------
+        ArrayError
+            A call with overwrite=True has consumed the array.
         """
         return self._local
 
@@ -170,6 +174,8 @@ class Distributed:
     @property
     def dtype(self) -> np.dtype[Any] | None:
         """Dtype of the elements; None on a rank without a local array."""
+        if self._consumed_by:
+            return self._dtype
         local = self._local
         if isinstance(local, list | tuple):
             local = next((array for array in local if array is not None), None)

@@ -147,7 +147,7 @@ def late_to_the_first_call(late: tuple[int, ...], absent: dict[int, str]) -> Non
     comm, texts, end = WORLD.Dup(), {}, time.monotonic() + 60
     first = "in the first call that is collective over rank 0, rank 1, rank 2, rank 3, redistribute(): "
     wanted = {
-        rank: f"{first}{text} called it{'' if text.startswith('some') else ', and perhaps others'}"
+        rank: f"{first}{text} called it{'' if 'together' in text else ', and perhaps others'}"
         for rank, text in absent.items()
     }
     Told.late = late[0]
@@ -229,10 +229,11 @@ def main() -> None:
         late_to_a_call(nodes, (2,), 0, behind=1)
     late_to_a_call("0,1,2,3", (1,), 0, WATCHERS=2)  # only the lowest two ask all others
     late_to_a_call("0,1,2,2", (0, 1), 2, WATCHERS=2)
-    late_to_the_first_call((1,), {0: "rank 1 has not", 2: "some of rank 0, rank 1 have not"})
-    late_to_the_first_call((0,), {1: "rank 0 has not", 2: "some of rank 0, rank 1 have not"})
-    late_to_the_first_call((3,), {2: "rank 3 has not", 0: "some of rank 2, rank 3 have not"})
-    late_to_the_first_call((2, 3), {0: "some of rank 2, rank 3 have not"})
+    together = "it waits for rank {} together, and at least one of these has not"
+    late_to_the_first_call((1,), {0: "rank 1 has not", 2: together.format("0, rank 1")})
+    late_to_the_first_call((0,), {1: "rank 0 has not", 2: together.format("0, rank 1")})
+    late_to_the_first_call((3,), {2: "rank 3 has not", 0: together.format("2, rank 3")})
+    late_to_the_first_call((2, 3), {0: together.format("2, rank 3")})
     reported_in_time()
     at_work()
     endless()
