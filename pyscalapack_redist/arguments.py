@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -247,7 +248,7 @@ def _layout_at_hand(x: object) -> Layout | None:
 def not_taken(name: str, x: object) -> ArrayError:
     """The error for an object that no adapter takes."""
     kind = f"{type(x).__module__}.{type(x).__name__}".removeprefix("builtins.")
-    remedy = "give a DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
+    remedy = "give psr.DistributedArray, a pair (layout, local array), or an array of a library with an adapter"
     if kind.startswith("scipy.sparse"):
         remedy = "sparse matrices are not taken: make a dense one"
     elif kind in ("torch.Tensor", "torch.nn.parameter.Parameter"):
@@ -280,11 +281,21 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """
 
     def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        parameters = inspect.signature(function).parameters.values()
+        required = [each.name for each in parameters if each.default is each.empty]
+
+        def with_layout(*arguments: Any, **keywords: Any) -> R:
+            """The call as it is; where it has one argument too few, the first is meant as an array."""
+            given = {*required[: len(arguments)], *keywords}
+            if len(given.intersection(required)) == len(required) - 1 and not isinstance(arguments[0], Descriptor | None):
+                raise not_taken("array", arguments[0])
+            return function(*arguments, **keywords)
+
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
             first = arguments[0] if arguments else None
             if type(first) is np.ndarray or isinstance(first, Descriptor | None):
-                return function(*arguments, **keywords)
+                return with_layout(*arguments, **keywords)
             if isinstance(first, ctypes.Structure):  # an array of PyScalapack is also nine integers
                 second = arguments[1] if len(arguments) > 1 else keywords.get(names[1], "")
                 is_root = second is None and keywords.get("comm") is None  # of all ranks: nine integers need comm
@@ -292,7 +303,7 @@ def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
                     return function(*arguments, **keywords)
             array = read_argument("array", first, keywords.get("comm")).content
             if not isinstance(array, Distributed):
-                return function(*arguments, **keywords)
+                return with_layout(*arguments, **keywords)
             array = in_slabs(array)
             return function(*[getattr(array, name) for name in names], *arguments[1:], **keywords)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
-from .arguments import Needs, communicator_for, layouts_of, move, named_layout, read_argument, reading
+from .arguments import Needs, communicator_for, layouts_of, move, named_layout, not_taken, read_argument, reading
 from .comm.agreement import agreement
 from .comm.groups import group_of
 from .comm.guard import Guard
@@ -25,7 +25,7 @@ from .comm.progress import hold_interrupts
 from .conversion import convert
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
-from .errors import ArrayError, DescriptorError, kind_of, shown
+from .errors import ArrayError, DescriptorError, shown
 from .indexing import assign, is_of_view, picked
 from .layout.array_arithmetic import Distributed, descriptor_of
 from .layout.arrays import host_array
@@ -348,7 +348,7 @@ class DistributedArray(Distributed):
             raise DescriptorError("give the layout to reach in one way: a Descriptor; or block=, grid=; or out=")
         if out is not None:
             if not isinstance(out, Distributed):
-                raise ArrayError(f"out is a {kind_of(out)}: it must be a DistributedArray, whose layout is reached")
+                raise not_taken("out", out)
             return out.desc  # type: ignore[no-any-return]
         if desc is not None:
             layout = descriptor_of(desc)

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
+from ..arguments import not_taken
 from ..comm.agreement import agreement
 from ..comm.free_memory import free_memory, room_beside
 from ..comm.vote import digest
 from ..distributed_array import DistributedArray
 from ..engine.ownership import why_not_written
 from ..engine.spec import communicator_of
-from ..errors import ArrayError, DescriptorError, kind_of, shown
+from ..errors import ArrayError, DescriptorError, shown
 from ..layout.array_arithmetic import Distributed, descriptor_of
 from ..layout.axis import Blocks
 from ..layout.descriptor import Descriptor
@@ -259,10 +260,7 @@ class Operands:
         first: tuple[str, np.dtype[Any]] | None = None
         for name, array in self.arrays.items():
             if not isinstance(array, Distributed):
-                raise ArrayError(
-                    f"{name} is a {kind_of(array)}: it must be a DistributedArray; distribute() makes one of an array "
-                    "on one rank"
-                )
+                raise not_taken(name, array)
             self._check_dimensions(name, array, name in vectors)
             if not same_ranks(communicator_of(array.desc), self.call.comm):
                 raise ArrayError(

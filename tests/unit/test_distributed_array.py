@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy as shallow
 from copy import deepcopy
 from typing import Any
@@ -18,6 +19,7 @@ COMM: Any = OneRank(6)
 GRID = ProcessGrid((2, 3), COMM)
 DESC = Descriptor((10, 12), (2, 2), GRID)  # 6 x 4 here
 OUTSIDE = Descriptor((10, 12), 2, ProcessGrid((1, 2), COMM, ranks=[[3, 4]]))
+FOREIGN = type("DistributedArray", (), {"__module__": "other"})
 
 
 def of(dtype: str = "f8") -> DistributedArray:
@@ -209,3 +211,17 @@ def test_functions_take_it_in_place_of_both() -> None:
     array, desc = of(), OUTSIDE
     assert call(array, 3, array, k=4) == ((array.local, DESC, 3, array.local, DESC), {"k": 4})
     assert call(None, desc) == ((None, desc), {})
+
+
+@pytest.mark.parametrize("call", [psr.gather, lambda x: psr.save(x, "a.npy")])
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.ones((3, 3)), "array is a numpy.ndarray: the layout of a local array is not known"),
+        ([1, 2], "array is a list: give psr.DistributedArray, a pair"),
+        (FOREIGN(), "array is a other.DistributedArray: give psr.DistributedArray"),
+    ],
+)
+def test_an_object_in_place_of_an_array(call: Callable[[Any], Any], array: Any, reason: str) -> None:
+    with pytest.raises(ArrayError, match=reason):
+        call(array)
