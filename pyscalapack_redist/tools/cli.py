@@ -208,8 +208,8 @@ def _parser() -> _Parser:
         command(
             PLAN,
             plan,
-            "messages, steps, memory and times of a redistribution, on paper",
-            "What each order of the messages takes between machines of any size, and the memory; needs no MPI.",
+            "time and memory of a redistribution, on paper",
+            "How long a redistribution takes on a machine of any size, its memory, and what limits it; needs no MPI.",
             examples(EXAMPLES),
         )
     )
@@ -235,7 +235,8 @@ def _show_arguments(parser: Any) -> None:
 def _plan_arguments(parser: Any) -> None:
     add_case(parser, required=True)
     add = parser.add_argument
-    add("--schedule", type=argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
+    add("--orders", action="store_true", help="the orders of the messages, their steps and bounds, and the ways of via=")
+    add("--schedule", type=argument(read_schedule), help="the order whose steps --orders shows (default: optimal)")
     add("--time-limit", type=argument(_seconds), default=1.0, metavar="S", help="seconds of its search (default: 1)")
     rate = "what a node can send, and at the same time receive: 10gbit, 12GB/s"
     add("--rate", type=argument(bytes_per_second), help=rate)

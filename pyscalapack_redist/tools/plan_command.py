@@ -1,6 +1,7 @@
-"""`pyscalapack-redist plan`: messages, steps, times and memory of a redistribution in each order. Needs no MPI.
+"""`pyscalapack-redist plan`: time and memory of a redistribution, and the steps of each order of its messages. Needs no MPI.
 
-There is a plan on paper for each order and for each way of `via=`. Their figures are printed, and written as JSON.
+It begins with a verdict, from the bytes and messages of the busiest rank. With --orders there is a plan on paper for each order
+and for each way of `via=`; their figures are printed, and written as JSON.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ Figures = dict[str, Any]
 # Limits on pairs of processes: in an order whose steps are listed; along a dimension if steps are searched for, and in all if
 # each process has an order of its own.
 MOST_PAIRS, MOST_SEARCHED = 2**24, 2**20
+ABOVE_LIMIT = 1.5  # the most that a redistribution has taken of the links' limit, measured and simulated (docs/expect.md)
 MOST_LISTED = 32  # processes on a side of a schedule whose messages are written, and runs of steps that are printed
 ABOUT_ORDERS = (
     "orders; cost: bytes of each step's longest message, added up; time: in lock step, steps times latency and the cost"
@@ -69,15 +71,66 @@ class NodeLinks:
     def __init__(self, rate: float | None = None, latency: float = 0.0, slots: int = 1) -> None:
         self.slots, self._rate, self._latency = slots, rate, latency
 
+    @property
+    def are_known(self) -> bool:
+        """Whether there are times."""
+        return self._rate is not None
+
     def seconds(self, steps: int, nbytes: int) -> float | None:
         """Time of a number of steps in which a rank has so many bytes in all."""
         return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
 
 
+def facts(case: Case, links: NodeLinks, overwrite: bool = False) -> Figures:
+    """Bytes, messages, memory and time of a redistribution, in whatever order its messages go.
+
+    Parameters
+    ----------
+    case : Case
+        Array and layouts.
+    links : NodeLinks
+        For times.
+    overwrite : bool
+        Whether the memory is that of a redistribution that consumes A.
+    """
+    item, uncounted, totals = case.dtype.itemsize, None, None
+    a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
+    try:
+        totals = make_plan(a, b, schedule="caterpillar").report(case.dtype)
+    except ScheduleError as error:
+        uncounted = str(error)
+    busiest = totals and max(totals.most_sent, totals.most_received)
+    limit = None if busiest is None else links.seconds(0, busiest)
+    latency = None if totals is None else links.seconds(totals.most_messages, 0)
+    of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
+    of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
+    in_all = sum(of_rank)
+    if overwrite:  # A and B together as long as B fills as A empties, panel by panel
+        in_all += max(of_rank[:2]) // PANELS - min(of_rank[:2])
+    return {
+        **case.to_dict(),
+        "bytes": case.elements * item,
+        "uncounted": uncounted,
+        "messages_between_ranks": totals and totals.sends,
+        "bytes_between_ranks": totals and totals.bytes_sent,
+        "most_messages": totals and totals.most_messages,
+        "busiest_bytes": busiest,
+        "limit": limit,
+        "latency": latency,
+        "memory": {
+            **dict(zip(("a", "b", "staging"), of_rank, strict=True)),
+            "overwrite": overwrite,
+            "rank": in_all,
+            "slots": links.slots,
+            "node": in_all * min(links.slots, case.ranks),
+        },
+    }
+
+
 def study(
-    case: Case, name: str, time_limit: float, links: NodeLinks, overwrite: bool = False
+    case: Case, name: str, time_limit: float, links: NodeLinks, messages: int | None
 ) -> tuple[Figures, list[Schedule]]:
-    """Figures of a redistribution on paper, and the steps of the order to show.
+    """Figures of all orders and ways of a redistribution on paper, and the steps of the order to show.
 
     Parameters
     ----------
@@ -87,20 +140,16 @@ def study(
         The schedule to show, and the seconds of its search.
     links : NodeLinks
         For times.
-    overwrite : bool
-        Whether the memory is that of a redistribution that consumes A.
+    messages : int, optional
+        Number of messages, if it is known.
 
     Raises
     ------
     ScheduleError
         The schedule to show does not apply.
     """
-    item, uncounted, totals = case.dtype.itemsize, None, None
+    item = case.dtype.itemsize
     a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
-    try:
-        totals = make_plan(a, b, schedule="caterpillar").report(case.dtype)
-    except ScheduleError as error:
-        uncounted = str(error)
     most = max(
         before.processes * after.processes for before, after in zip(a.distributions, b.distributions, strict=True)
     )
@@ -120,38 +169,16 @@ def study(
                 raise
             figures["reason"] = str(error)
             continue
-        figures |= {"messages": totals and totals.sends, **_figures(order, parts, item, links)}
+        figures |= {"messages": messages, **_figures(order, parts, item, links)}
         if order.name != schedule_name:
             figures["reason"] = f"its steps take too long to find: the order is {order.name}"
         shown = parts if schedule_name == name else shown
-    busiest = totals and max(totals.most_sent, totals.most_received)
-    of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
-    of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
-    in_all = sum(of_rank)
-    if overwrite:  # A and B together as long as B fills as A empties, panel by panel
-        in_all += max(of_rank[:2]) // PANELS - min(of_rank[:2])
-    document = {
-        **case.to_dict(),
-        "bytes": case.elements * item,
-        "uncounted": uncounted,
-        "messages_between_ranks": totals and totals.sends,
-        "bytes_between_ranks": totals and totals.bytes_sent,
-        "most_messages": totals and totals.most_messages,
-        "busiest_bytes": busiest,
-        "limit": None if busiest is None else links.seconds(0, busiest),
-        "memory": {
-            **dict(zip(("a", "b", "staging"), of_rank, strict=True)),
-            "overwrite": overwrite,
-            "rank": in_all,
-            "slots": links.slots,
-            "node": in_all * links.slots,
-        },
+    return {
         "schedule": name,
         "orders": orders,
         "ways": [_way(a, b, via, case, links) for via in (None, *VIAS)],
         "steps": [[np.asarray(step).tolist() for step in part.steps] for part in shown if _is_small(part)],
-    }
-    return document, shown
+    }, shown
 
 
 def _figures(order: Order, parts: list[Schedule], item: int, links: NodeLinks) -> Figures:
@@ -205,9 +232,15 @@ def _is_small(part: Schedule) -> bool:
 # -- text
 
 
-def _show(case: Case, document: Figures, shown: list[Schedule]) -> None:
+def _show(case: Case, document: Figures, shown: list[Schedule] | None) -> None:
+    """Print the verdict, and the figures of all orders and ways if there are steps."""
     out = console()
-    for line in (*_lines(case, document), "", ABOUT_ORDERS):
+    for line in _verdict(case, document):
+        print_line(out, line)
+    if shown is None:
+        print_line(out, "more: --orders has the orders of the messages with their steps and bounds, and the ways of via=")
+        return
+    for line in (*_bounds(document), "", ABOUT_ORDERS):
         print_line(out, line)
     table = new_table(("order",), COLUMNS_OF_ORDERS)
     for order in document["orders"]:
@@ -236,26 +269,56 @@ def _show(case: Case, document: Figures, shown: list[Schedule]) -> None:
             print_line(out, f"{name}: {way['reason']}")
 
 
-def _lines(case: Case, document: Figures) -> Iterator[str]:
+def _verdict(case: Case, document: Figures) -> Iterator[str]:
+    """How long it takes, how much memory, and what limits it."""
     yield f"plan: {case}"
-    total, moved, memory = document["bytes"], document["bytes_between_ranks"], document["memory"]
+    memory = document["memory"]
+    time, limited_by = _time_and_limit(case, document)
+    yield f"time: {time}"
+    yield f"limited by: {limited_by}"
+    a, b, staging, of_rank = (size_text(memory[part]) for part in ("a", "b", "staging", "rank"))
+    bound = "at most" if memory["staging"] == MEMORY_LIMIT else "about"
+    together = ", as B takes the place of A" if memory["overwrite"] else ""
+    yield f"memory of a rank: {of_rank}: A {a}, B {b}, staging {bound} {staging}{together}"
+    yield f"memory of a node with {count_text(min(memory['slots'], case.ranks), 'rank')}: {size_text(memory['node'])}"
+    total, moved = document["bytes"], document["bytes_between_ranks"]
     yield f"array: {total:,} bytes ({size_text(total)})"
     if moved is None:
         yield f"between ranks: not counted: {document['uncounted']}"
     else:
-        yield f"between ranks: {moved:,} bytes in {count_text(document['messages_between_ranks'], 'message')}"
-        yield f"local copies: {total - moved:,} bytes"
+        messages = count_text(document["messages_between_ranks"], "message")
+        yield f"between ranks: {moved:,} bytes in {messages}; copied on their rank: {total - moved:,} bytes"
+
+
+def _time_and_limit(case: Case, document: Figures) -> tuple[str, str]:
+    limit, latency, slots = document["limit"], document["latency"], document["memory"]["slots"]
+    busiest, most = document["busiest_bytes"], document["most_messages"]
+    if busiest is None:
+        return "unknown", "unknown: the messages are too many to count"
+    if not busiest:
+        return "that of copies: nothing goes between ranks", "the memory of each rank"
+    if slots >= case.ranks > 1:
+        return "that of one to two copies of the local arrays, all at once: the ranks are on one node", "the memory of the node"
+    link = f"the link of a node: {busiest:,} bytes of the busiest rank"
+    if slots > 1:
+        link = f"the link of a node, which {slots} ranks share: {slots} times the {busiest:,} bytes of the busiest rank"
+    if limit is None:
+        ask = "give --rate, what a node can send, as 100gbit, and --slots, the ranks of a node"
+        return f"unknown: {ask}; on one node, one to two copies of the local arrays", link
+    if latency > limit:
+        link = f"the latency of messages: a rank has up to {most:,}"
+    return f"{_time(limit + latency)} to {_time(ABOVE_LIMIT * limit + latency)}", link
+
+
+def _bounds(document: Figures) -> Iterator[str]:
+    if document["bytes_between_ranks"] is not None:
         yield (
             f"the busiest rank sends or receives {document['busiest_bytes']:,} bytes, and one at most "
             f"{count_text(document['most_messages'], 'message')}: no one-port order has fewer steps"
         )
-    a, b, staging, of_rank = (size_text(memory[part]) for part in ("a", "b", "staging", "rank"))
-    bound = "at most" if memory["staging"] == MEMORY_LIMIT else "about"
-    together = ", as B takes the place of A" if memory["overwrite"] else ""
-    yield f"memory of a rank: A {a}, B {b}, staging {bound} {staging}; {of_rank} in all{together}"
-    yield f"memory of a node with {count_text(memory['slots'], 'rank')}: {size_text(memory['node'])}"
     if document["limit"] is not None:
-        shared = f"{memory['slots']} times " if memory["slots"] > 1 else ""
+        slots = document["memory"]["slots"]
+        shared = f"{slots} times " if slots > 1 else ""
         yield f"links' limit: {_time(document['limit'])}, for {shared}the bytes of the busiest rank"
 
 
@@ -398,7 +461,7 @@ def plan(options: Namespace) -> int:
     Parameters
     ----------
     options : Namespace
-        The command line: shape, before, after, dtype, schedule, time_limit, rate, latency, slots, json, plot.
+        The command line: shape, before, after, dtype, orders, schedule, time_limit, rate, latency, slots, json, plot.
 
     Returns
     -------
@@ -413,14 +476,19 @@ def plan(options: Namespace) -> int:
     case = case_without_copies(options, "plan")
     check_outputs(options, "plan")
     links = NodeLinks(options.rate, options.latency, options.slots)
-    try:
-        document, shown = study(case, options.schedule, options.time_limit, links, options.overwrite)
-    except ScheduleError as error:
-        raise UsageError(f"--schedule {options.schedule}: {error}") from None
+    document, shown, name = facts(case, links, options.overwrite), None, options.schedule or "optimal"
+    with_orders = options.orders or options.schedule is not None
+    if with_orders or options.json or options.plot:
+        try:
+            messages = document["messages_between_ranks"]
+            figures, shown = study(case, name, options.time_limit, links, messages)
+        except ScheduleError as error:
+            raise UsageError(f"--schedule {name}: {error}") from None
+        document |= figures
     if options.json:
         write_text("--json", options.json, json.dumps(document, indent=1))
-    if options.plot:
+    if options.plot and shown is not None:
         with written("--plot", options.plot):
-            _draw(case, options.schedule, shown, options.plot)
-    _show(case, document, shown)  # last: whoever reads the output may stop, as head does
+            _draw(case, name, shown, options.plot)
+    _show(case, document, shown if with_orders else None)  # last: whoever reads the output may stop, as head does
     return 0

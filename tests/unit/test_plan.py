@@ -21,7 +21,7 @@ STEPS_AND_COSTS = {1: (7, 15), 2: (16, 77), 4: (4, 8)}  # of the optimal schedul
 
 def planned(tmp_path: Path, *words: str) -> dict[str, Any]:
     file = tmp_path / "plan.json"
-    assert cli.run(["plan", *words, "--json", str(file)]) == 0
+    assert cli.run(["plan", *words, "--orders", "--json", str(file)]) == 0
     read: dict[str, Any] = json.loads(file.read_text())
     return read
 
@@ -55,13 +55,20 @@ def test_examples(tmp_path: Path, number: int) -> None:
 def test_example_4_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "--shape", "144", "--from", "12:4", "--to", "8:3+12", "--rate", "8mbit", "--latency", "1ms"]
     assert cli.run([*words, "--slots", "2"]) == 0
-    text = capsys.readouterr().out
-    assert "plan: 144 float64, 12:4 -> 8:3+12, 20 ranks" in text
-    assert "between ranks: 1,152 bytes in 24 messages" in text
-    assert "memory of a rank: A 96 B, B 144 B, staging about 240 B; 480 B in all" in text
-    assert "memory of a node with 2 ranks: 960 B" in text
+    verdict = capsys.readouterr().out.splitlines()
+    assert verdict[:5] == [
+        "plan: 144 float64, 12:4 -> 8:3+12, 20 ranks",
+        "time: 4.29 ms to 4.43 ms",
+        "limited by: the latency of messages: a rank has up to 4",
+        "memory of a rank: 480 B: A 96 B, B 144 B, staging about 240 B",
+        "memory of a node with 2 ranks: 960 B",
+    ]
+    assert "between ranks: 1,152 bytes in 24 messages; copied on their rank: 0 bytes" in verdict
+    assert not any("|" in line for line in verdict)
     assert cli.run([*words, "--overwrite"]) == 0
-    assert "staging about 240 B; 393 B in all, as B takes the place of A" in capsys.readouterr().out
+    assert "393 B: A 96 B, B 144 B, staging about 240 B, as B takes the place of A" in capsys.readouterr().out
+    assert cli.run([*words, "--slots", "2", "--orders"]) == 0
+    text = capsys.readouterr().out
     assert "links' limit: 288 us, for 2 times the bytes of the busiest rank" in text
     rows = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:8]]
@@ -115,7 +122,23 @@ def test_balanced_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert reasons["stepwise"] is None
     assert "via = 'lcm' is for blocks of one size" in {way["via"]: way["reason"] or "" for way in plan["ways"]}["lcm"]
     assert plan["memory"]["a"] == 8 * 251 * 60
-    assert "memory of a rank: A 117.7 KiB" in capsys.readouterr().out
+    assert "memory of a rank: 432.2 KiB: A 117.7 KiB" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "time", "limited_by"),
+    [
+        (["--rate", "8mbit"], "144 us to 216 us", "the link of a node: 144 bytes of the busiest rank"),
+        ([], "unknown: give --rate, what a node can send", "the link of a node: 144 bytes of the busiest rank"),
+        (["--slots", "20"], "that of one to two copies of the local arrays", "the memory of the node"),
+        (["--from", "8:3+12"], "that of copies: nothing goes between ranks", "the memory of each rank"),
+    ],
+)
+def test_verdict(capsys: pytest.CaptureFixture[str], words: list[str], time: str, limited_by: str) -> None:
+    assert cli.run(["plan", "--shape", "144", "--from", "12:4", "--to", "8:3+12", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith(f"time: {time}"), lines
+    assert lines[2] == f"limited by: {limited_by}"
 
 
 def test_large_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +147,7 @@ def test_large_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (orders["ring"]["steps"], orders["ring"]["cost"]) == (100_000, None)
     assert "needs a table of all pairs" in orders["greedy"]["reason"]
     assert "between ranks: not counted: left out: 100,000 x 100,000 pairs" in capsys.readouterr().out
-    words = ["plan", "--shape", "10", "12", "--from", f"1x1:{2**62}x1", "--to", "1x1:1x1"]
+    words = ["plan", "--orders", "--shape", "10", "12", "--from", f"1x1:{2**62}x1", "--to", "1x1:1x1"]
     assert cli.run(words) == 2
     assert "messages, more than" in capsys.readouterr().err
 
