@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -77,7 +78,7 @@ class Cache:
         """A digest of all that saves collective steps. Ranks on which it differs, after a failure, forget all of it."""
         kept = tuple([(name, each.version) for name, each in self.kept.items()])
         known = self.has_library, None if self._rates is None else tuple(self._rates)
-        return digest((tuple(self._plans), tuple(self.grids), tuple(self.texts), kept, known))
+        return _digest_of((tuple(self._plans), tuple(self.grids), tuple(self.texts), kept, known))
 
     def forget(self) -> None:
         """Forget all that saves collective steps. All ranks do so."""
@@ -122,6 +123,12 @@ class Cache:
             self._rates = rates.read(call)
             self._of_file = frozenset(self._rates)
         return self._rates
+
+
+@functools.lru_cache(maxsize=64)
+def _digest_of(state: Hashable) -> int:
+    """The digest of a state, which is the last one in most calls."""
+    return digest(state)
 
 
 def cache_of(group: MPIGroup) -> Cache:

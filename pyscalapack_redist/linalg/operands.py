@@ -444,6 +444,8 @@ def in_order(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
     """
     whole = desc.parent or desc
     step = -1 if whole.axes == (1, 0) else 1
+    if whole is desc and desc.shape == shape and step == 1 and desc.lld == max(1, desc.local_shape[0]):
+        return desc  # takes less time than an equal one
     axes, sources = whole.axes[::step], whole.source[::step]
     processes = [1 if axis is None else desc.grid.shape[axis] for axis in axes]
     blocks = [
