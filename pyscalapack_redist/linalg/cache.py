@@ -43,6 +43,7 @@ class Cache:
         self._rates: dict[str, Rates] | None = None
         self._of_file: frozenset[str] = frozenset()
         self._layouts: dict[Hashable, Descriptor] = {}
+        self._grid_calls = OrderedDict[Hashable, None]()  # routines and shapes whose last call was on a grid
         self.has_library = False
         self.grids: dict[Hashable, ProcessGrid] = {}
         self.kept: dict[str, Any] = {}
@@ -72,6 +73,20 @@ class Cache:
                 self._layouts.pop(next(iter(self._layouts)))
             self._layouts[key] = make()
         return self._layouts[key]
+
+    # -- where calls work
+
+    def was_on_one(self, routine: str, shape: tuple[int, int]) -> bool:
+        """Whether the last call of a routine with this shape was on one process, a guess for the next; true at first."""
+        return (routine, shape) not in self._grid_calls
+
+    def note_place(self, routine: str, shape: tuple[int, int], is_on_one: bool) -> None:
+        """Note where a call works."""
+        self._grid_calls.pop((routine, shape), None)
+        if not is_on_one:
+            self._grid_calls[routine, shape] = None
+            while len(self._grid_calls) > MOST_PLANS:
+                self._grid_calls.popitem(last=False)
 
     @property
     def version(self) -> int:
