@@ -173,7 +173,9 @@ def load(
     """
     if isinstance(desc, str | os.PathLike):
         if comm is not None and path is not None:
-            raise ArrayError(f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}")
+            raise ArrayError(
+                f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}"
+            )
         options: dict[str, Any] = {"dtype": dtype, "order": order, "offset": offset, "dataset": dataset, "out": out}
         options |= {"window": window, "shape": shape, "progress": progress, "layout": layout}
         kind = load_above("distributed_array").DistributedArray
@@ -210,7 +212,7 @@ def load(
         _same(agreed, desc, ("load", name, *part.key, dataset), wanted)
     wanted = agreed.result
     file = _array_file(group, name, name, dataset)
-    with one_file(group, file.identity(), file.callers):
+    with one_file(group, file.identity()):
         array = file.locate(part, desc, wanted)
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
@@ -365,7 +367,7 @@ def save(
         )
     if window is not None:
         file = _array_file(group, name, name, dataset)
-        with one_file(group, file.identity(), file.callers, writes=True):
+        with one_file(group, file.identity(), writes=True):
             array = file.locate(part, desc, dtype)
             if array.dtype != dtype:
                 raise FileError(
@@ -379,7 +381,7 @@ def save(
     def write(temporary: str, target: str) -> None:
         file = _array_file(group, temporary, name, dataset, chunking)
         array = file.create(target, new)
-        with one_file(group, file.identity(), file.callers, writes=True, elsewhere=("size",)):  # its name is random
+        with one_file(group, file.identity(), writes=True, elsewhere=("size",)):  # its name is random
             file.write(array, desc, local, progress)
         on_first(group, lambda: file.check_target(target))
 

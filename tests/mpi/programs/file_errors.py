@@ -579,7 +579,6 @@ def zarr_stores(folder: Path) -> None:
 def main() -> None:
     folder = Path(sys.argv[1])
     on_first(lambda: (folder / "folder.npy").mkdir())
-    warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
     reading(folder)
     not_seen_by_all(folder)
     replaced_meanwhile(folder)
