@@ -22,7 +22,7 @@ from ..errors import FileError, LibraryError
 from ..layout.descriptor import Descriptor
 from .binary_file import allocate
 from .contents import FileArray, FilePart, Region, named_errors
-from .hdf5_storage import FilteredChunks, RawChunks, Storage, find_storage
+from .hdf5_storage import FilteredChunks, RawChunks, Storage, find_storage, may_be_confused
 from .replacement import bring_to_disk
 from .slabs import ArrayFile, Slab, identity_of, on_all, on_first
 
@@ -59,7 +59,8 @@ class Hdf5(ArrayFile):
             with named_errors(name):
                 self.origin = identity_of(target) if os.path.exists(target) else {}
                 if self.origin:
-                    with opened_file(h5py, target, "r", name):  # and locked: no other program writes
+                    with opened_file(h5py, target, "r", name) as old:  # and locked: no other program writes
+                        check_closed(h5py, old, name)
                         os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
                         shutil.copyfile(target, self.path)
                 with opened_file(h5py, self.path, "r+" if self.origin else "w-", name) as file:
@@ -67,8 +68,9 @@ class Hdf5(ArrayFile):
                     if not isinstance(file.get(self._dataset), h5py.Dataset | None):
                         raise FileError(f"{name}: {self._dataset} is a group: give another dataset=")
                     make_dataset(h5py, file, self._dataset, array)
-                    if not file[self._dataset].id.get_create_plist().get_nfilters():
-                        allocate_chunks(h5py, file[self._dataset], tuple([slice(0, n) for n in array.shape]))
+                    dataset = file[self._dataset]
+                    if not hindrance(h5py, file, dataset) and not dataset.id.get_create_plist().get_nfilters():
+                        allocate_chunks(h5py, dataset, tuple([slice(0, n) for n in array.shape]))
                 with open(self.path, "r+b") as bytes_of_file:
                     allocate(bytes_of_file, os.fstat(bytes_of_file.fileno()).st_size, name)
 
@@ -115,6 +117,7 @@ class Hdf5(ArrayFile):
 
     def _find_storage(self, file: Any, verb: str) -> Storage | None:
         """Where all ranks reach the elements; None, with a warning, if they do not."""
+        check_closed(self._h5py, file, self.name)
         dataset = file[self._dataset]
         reason = hindrance(self._h5py, file, dataset)
         if not reason:
@@ -122,8 +125,8 @@ class Hdf5(ArrayFile):
         if not Hdf5._has_warned:
             Hdf5._has_warned = True
             diagnostics.warn(
-                f"{self.name}: {self._dataset} {reason}, so the first rank {verb} for all ranks: store it in this file as "
-                "numbers of NumPy's, as by h5py's file['copy'] = file[name][()], or by save()",
+                f"{self.name}: {self._dataset} {reason}, so the first rank {verb} for all ranks: store it as h5py's "
+                "file['copy'] = file[name][()] does, or save()",
                 RuntimeWarning,
             )
         return None
@@ -168,10 +171,6 @@ def opened_file(h5py: Any, path: str, mode: str, name: str) -> Iterator[Any]:
         except OSError as error:
             raise FileError(_refusal(path, name, str(error))) from error
         with file:
-            if mode == "r" and file.mode != "r":  # this process writes it, and HDF5 has some of that in memory
-                file.flush()
-            if mode == "r+" and _is_open_elsewhere(h5py, file):
-                raise FileError(f"{name} is open in this program, which would not see what is written: close it first")
             yield file
 
 
@@ -196,11 +195,13 @@ def _refusal(path: str, name: str, text: str) -> str:
     return f"{name}: {text}"
 
 
-def _is_open_elsewhere(h5py: Any, file: Any) -> bool:
-    """Whether this process has the file open besides."""
-    numbers = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
-    names = [h5py.h5f.get_name(number) for number in numbers]
-    return sum(os.path.exists(name) and os.path.samefile(name, file.filename) for name in names) > 1
+def check_closed(h5py: Any, file: Any, name: str) -> None:
+    """Raise a FileError if this process has a file open besides, and elements in HDF5's memory may not be those in the file."""
+    if file.mode != "r":  # nor is it where the process writes it by another handle
+        numbers = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
+        names = [h5py.h5f.get_name(number) for number in numbers]
+        if sum(os.path.exists(each) and os.path.samefile(each, file.filename) for each in names) > 1:
+            raise FileError(f"{name} is open in this program, and HDF5 may have elements of it in memory: close it first")
 
 
 # -- data sets
@@ -271,6 +272,8 @@ def hindrance(h5py: Any, file: Any, dataset: Any) -> str:
         return "is virtual, made of other data sets"
     if dataset.external:
         return "has its elements in external files"
+    if may_be_confused(h5py, dataset):
+        return "has an unlimited dimension that is not the first one, where HDF5 tells wrong places of chunks"
     stored, properties = dataset.id.get_type(), dataset.id.get_create_plist()
     if properties.get_nfilters() or stored == h5py.h5t.py_create(dataset.dtype, logical=True):
         return ""

@@ -25,6 +25,7 @@ from .slabs import STEP, ArrayFile, Slab, as_file_error
 # A chunk in the file: its byte, or -1 if it does not exist, its length, and the bits of filters that it did not go through.
 PLACE = np.dtype([("offset", "i8"), ("length", "i8"), ("mask", "u4")])
 NAME = "data"  # of the data set in memory
+IN_MEMORY = "pyscalapack_redist.hdf5"  # no file of the user's, as HDF5 refuses a second one of a name
 UNIT_BYTES = 4 * 2**20  # of the largest chunk without filters that one rank reads and writes whole
 GROWTH = 2**20  # bytes by which a file in memory grows
 USER_BLOCK = 512  # bytes, the smallest
@@ -79,8 +80,9 @@ def find_storage(h5py: Any, dataset: Any) -> Storage | None:
     chunks = dataset.chunks or tuple([max(1, n) for n in dataset.shape])
     places = np.full([-(-n // size) for n, size in zip(dataset.shape, chunks, strict=True)], -1, PLACE)
     if layout == h5py.h5d.CONTIGUOUS:
-        offset = number.get_offset()  # counts a user block in
-        places[...] = (-1 if offset is None else offset, number.get_storage_size(), 0)
+        length = number.get_storage_size()
+        if length:  # else, with a user block, HDF5 tells an offset of 1 less than that has
+            places[...] = (number.get_offset(), length, 0)
     else:
         base = 0 if counts_user_block(h5py) else dataset.file.userblock_size
 
@@ -102,7 +104,7 @@ def _template(h5py: Any, dataset: Any) -> bytes:
     """A file with a data set of the same type, shape and properties, without chunks."""
     properties = dataset.id.get_create_plist()
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
-    with h5py.File("template", "w", driver="core", backing_store=False, block_size=GROWTH) as file:
+    with h5py.File(IN_MEMORY, "w", driver="core", backing_store=False, block_size=GROWTH) as file:
         space = h5py.h5s.create_simple(dataset.shape)
         h5py.h5d.create(file.id, NAME.encode(), dataset.id.get_type().copy(), space, properties)
         file.flush()
@@ -114,12 +116,32 @@ def counts_user_block(h5py: Any) -> bool:
     """Whether the offsets of chunks that HDF5 tells count a user block in, as since 2024. It shows where there is one."""
     offsets = []
     for length in (0, USER_BLOCK):
-        with h5py.File("probe", "w", driver="core", backing_store=False, userblock_size=length) as file:
+        with h5py.File(IN_MEMORY, "w", driver="core", backing_store=False, userblock_size=length) as file:
             data = file.create_dataset(NAME, (1,), "i1", chunks=(1,))
             data[0] = 1
             file.flush()
             offsets.append(data.id.get_chunk_info(0).byte_offset)
     return bool(offsets[1] == offsets[0] + USER_BLOCK)
+
+
+@functools.cache
+def confuses_chunks(h5py: Any) -> bool:
+    """Whether HDF5 tells wrong coordinates of chunks in an extensible array, if another dimension than the first is unlimited.
+
+    Its index begins with the unlimited dimension, which HDF5 2.0 forgets in telling the coordinates, but not in reading.
+    """
+    with h5py.File(IN_MEMORY, "w", driver="core", backing_store=False, libver="latest") as file:
+        data = file.create_dataset(NAME, data=np.ones((2, 2)), chunks=(1, 1), maxshape=(2, None))
+        file.flush()
+        first_elements = {data.id.get_chunk_info(k).chunk_offset for k in range(4)}
+    return first_elements != set(itertools.product(range(2), repeat=2))
+
+
+def may_be_confused(h5py: Any, dataset: Any) -> bool:
+    """Whether the chunks of a data set may have an extensible array as index, in which HDF5 confuses them."""
+    unlimited = [k for k, limit in enumerate(dataset.maxshape) if limit is None]
+    is_new_format = h5py.h5o.get_info(dataset.id).hdr.version > 1  # that of HDF5 1.8 too, which has no such index yet
+    return is_new_format and len(unlimited) == 1 and unlimited != [0] and confuses_chunks(h5py)
 
 
 class RawChunks(BinaryFile):
@@ -193,10 +215,9 @@ class FilteredChunks(BinaryFile):
 
     def read_part(self, file: OpenFile, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
         region = array.within(slab.own)
-        with named_errors(self.name), self._in_memory() as dataset:
-            for place, first, _ in self._storage.chunks_of(region):
-                _take_chunk(dataset, file, place, first)
-            return np.asarray(dataset[region], dtype)
+        chunks = [(place, first) for place, first, _ in self._storage.chunks_of(region)]
+        with named_errors(self.name), self._in_memory(file, chunks) as memory:
+            return np.asarray(memory[NAME][region], dtype)
 
     def write_slab(self, file: OpenFile, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         with agreement(self.group, STEP, combine=self._store) as agreed:
@@ -205,12 +226,11 @@ class FilteredChunks(BinaryFile):
 
     def _filtered(self, file: OpenFile, region: Region, part: NDArray[Any]) -> list[tuple[tuple[int, ...], int, bytes]]:
         """The chunks of a region with their new elements: the first element, the mask, and the bytes."""
-        with named_errors(self.name), self._in_memory() as dataset:
-            chunks = list(self._storage.chunks_of(region))
-            for place, first, piece in chunks:
-                if self._storage.is_cut(first, piece):
-                    _take_chunk(dataset, file, place, first)
-            dataset[region] = part
+        chunks = list(self._storage.chunks_of(region))
+        cut = [(place, first) for place, first, piece in chunks if self._storage.is_cut(first, piece)]
+        with named_errors(self.name), self._in_memory(file, cut) as memory:
+            memory[NAME][region] = part
+            dataset = memory[NAME]
             return [(first, *dataset.id.read_direct_chunk(first)) for _, first, _ in chunks]
 
     def _store(self, contents: list[Any]) -> None:
@@ -221,21 +241,23 @@ class FilteredChunks(BinaryFile):
                 number.write_direct_chunk(first, content, mask)
 
     @contextmanager
-    def _in_memory(self) -> Iterator[Any]:
-        """A data set in memory, of the same properties, for a part of a slab; chunks of all slabs would be too many."""
+    def _in_memory(self, file: OpenFile, chunks: list[tuple[Any, tuple[int, ...]]]) -> Iterator[Any]:
+        """A file in memory with such a data set, and some chunks; those of all slabs would be too many.
+
+        The data set is opened anew for each step: HDF5 2.0 remembers what the last chunk was before, with its mask.
+        """
         h5py, access = self._h5py, self._h5py.h5p.create(self._h5py.h5p.FILE_ACCESS)
         access.set_fapl_core(GROWTH, False)
         access.set_file_image(self._storage.template)
-        with h5py.File(h5py.h5f.open(b"template", h5py.h5f.ACC_RDWR, access)) as file:
-            yield file[NAME]
-
-
-def _take_chunk(dataset: Any, file: OpenFile, place: Any, first: tuple[int, ...]) -> None:
-    """Copy a chunk of a file, if it exists, into a data set in memory."""
-    if place["offset"] >= 0:
-        content = bytearray(int(place["length"]))
-        read_bytes(file.number, memoryview(content), int(place["offset"]))
-        dataset.id.write_direct_chunk(first, bytes(content), int(place["mask"]))
+        with h5py.File(h5py.h5f.open(IN_MEMORY.encode(), h5py.h5f.ACC_RDWR, access)) as memory:
+            dataset = memory[NAME]
+            for place, first in chunks:
+                if place["offset"] >= 0:
+                    content = np.empty(int(place["length"]), np.uint8)
+                    read_bytes(file.number, content.data, int(place["offset"]))
+                    dataset.id.write_direct_chunk(first, content, int(place["mask"]))
+            del dataset  # the last reference closes it
+            yield memory
 
 
 def _from(region: Region, first: Any) -> Region:
