@@ -125,7 +125,7 @@ def write_region(file: OpenFile, array: FileArray, region: Region, raw: NDArray[
     """Write a region of an array from `raw`, as for `read_region`."""
     with locked_bytes(file.number, array, region) if file.locked else _unlocked:
         for span in array.spans(region, 0, raw.size):
-            write_bytes(file.number, _bytes_of(raw[span.part]), span.start)
+            write_bytes(file.number, _bytes_of(np.ascontiguousarray(raw[span.part])), span.start)
 
 
 def read_bytes(file: int, target: memoryview, start: int) -> None:

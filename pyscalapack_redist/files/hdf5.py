@@ -197,11 +197,8 @@ def _refusal(path: str, name: str, text: str) -> str:
 
 def check_closed(h5py: Any, file: Any, name: str) -> None:
     """Raise a FileError if this process has a file open besides, and elements in HDF5's memory may not be those in the file."""
-    if file.mode != "r":  # nor is it where the process writes it by another handle
-        numbers = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
-        names = [h5py.h5f.get_name(number) for number in numbers]
-        if sum(os.path.exists(each) and os.path.samefile(each, file.filename) for each in names) > 1:
-            raise FileError(f"{name} is open in this program, and HDF5 may have elements of it in memory: close it first")
+    if file.mode != "r" and h5py.h5f.get_obj_count(file.id, h5py.h5f.OBJ_FILE) > 1:  # nor is an "r" one that is open to write
+        raise FileError(f"{name} is open in this program, and HDF5 may have elements of it in memory: close it first")
 
 
 # -- data sets
