@@ -22,7 +22,7 @@ from ..errors import FileError, LibraryError
 from ..layout.descriptor import Descriptor
 from .binary_file import allocate
 from .contents import FileArray, FilePart, Region, named_errors
-from .hdf5_storage import FilteredChunks, RawChunks, Storage, find_storage, may_be_confused
+from .hdf5_storage import FilteredChunks, RawChunks, Storage, find_storage, has_filters, may_be_confused
 from .replacement import bring_to_disk
 from .slabs import ArrayFile, Slab, identity_of, on_all, on_first
 
@@ -32,10 +32,7 @@ NETCDF_3 = (b"CDF\1", b"CDF\2", b"CDF\5")  # the first bytes: classic, of 64-bit
 
 
 class Hdf5(ArrayFile):
-    """A data set of an HDF5 file; a LibraryError if h5py cannot be imported. The constructor is collective.
-
-    Its own way to the elements is through the first rank.
-    """
+    """A data set of an HDF5 file; a LibraryError if h5py cannot be imported. The constructor is collective."""
 
     _has_warned = False  # in this process
 
@@ -69,7 +66,9 @@ class Hdf5(ArrayFile):
                         raise FileError(f"{name}: {self._dataset} is a group: give another dataset=")
                     make_dataset(h5py, file, self._dataset, array)
                     dataset = file[self._dataset]
-                    if not hindrance(h5py, file, dataset) and not dataset.id.get_create_plist().get_nfilters():
+                    if not has_filters(dataset) and not may_be_confused(
+                        h5py, dataset
+                    ):  # nor of another file, or virtual
                         allocate_chunks(h5py, dataset, tuple([slice(0, n) for n in array.shape]))
                 with open(self.path, "r+b") as bytes_of_file:
                     allocate(bytes_of_file, os.fstat(bytes_of_file.fileno()).st_size, name)
@@ -82,73 +81,82 @@ class Hdf5(ArrayFile):
     def read(
         self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
     ) -> None:
-        def find() -> Storage | None:
-            with opened_file(self._h5py, self.path, "r", self.name) as file:
-                return self._find_storage(file, "reads")
+        def find() -> tuple[tuple[int, ...] | None, Storage | None]:
+            """The chunks that ranks read by HDF5, or where the elements are; neither if the first rank reads for all."""
+            h5py = self._h5py
+            with opened_file(h5py, self.path, "r", self.name) as file:
+                check_closed(h5py, file, self.name)
+                dataset = file[self._dataset]
+                if self._warns(hindrance(h5py, file, dataset), "reads"):
+                    return None, None
+                if has_filters(dataset) or may_be_confused(h5py, dataset):
+                    return dataset.chunks, None
+                return None, find_storage(h5py, dataset)
 
-        storage = on_first(self.group, find)
+        chunks, storage = on_first(self.group, find)
         if storage is None:
-            super().read(array, desc, out, dtype, progress)
+            self.callers = self.group.size if chunks else 1
+            super().read(replace(array, read_unit=chunks), desc, out, dtype, progress)
         else:
-            chunks = self._chunks(storage)
-            chunks.read(replace(array, read_unit=chunks.unit(array)), desc, out, dtype, progress)
+            raw = RawChunks(self, storage)
+            raw.read(replace(array, read_unit=raw.unit(array)), desc, out, dtype, progress)
 
     def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
         def prepare() -> Storage | None:
-            with opened_file(self._h5py, self.path, "r+", self.name) as file:
+            h5py = self._h5py
+            with opened_file(h5py, self.path, "r+", self.name) as file:
+                check_closed(h5py, file, self.name)
                 dataset = file[self._dataset]
-                if is_narrow(self._h5py, dataset):
+                if is_narrow(h5py, dataset):
                     raise FileError(
                         f"{self.name}: the numbers of {self._dataset} have fewer bits than NumPy's: no window can be written"
                     )
-                storage = self._find_storage(file, "writes")
-                if storage is None or storage.template is not None:
-                    return storage
-                allocate_chunks(self._h5py, dataset, array.within(tuple([slice(0, n) for n in desc.shape])))
-                file.flush()
-                return find_storage(self._h5py, dataset)
+                reason = hindrance(h5py, file, dataset)
+                if not reason and may_be_confused(h5py, dataset):
+                    reason = (
+                        "has an unlimited dimension that is not the first one, where HDF5 tells wrong places of chunks"
+                    )
+                if self._warns(reason, "writes"):
+                    return None
+                if not has_filters(dataset):
+                    allocate_chunks(h5py, dataset, array.within(tuple([slice(0, n) for n in desc.shape])))
+                    file.flush()
+                return find_storage(h5py, dataset)
 
         storage = on_first(self.group, prepare)
         if storage is None:
             super().write(array, desc, local, progress)
+        elif storage.template is None:
+            raw = RawChunks(self, storage)
+            raw.write(replace(array, write_unit=raw.unit(array)), desc, local, progress)
         else:
-            chunks = self._chunks(storage)
-            chunks.write(replace(array, write_unit=chunks.unit(array)), desc, local, progress)
+            filtered = FilteredChunks(self, self._dataset, self._h5py, storage)
+            filtered.write(replace(array, write_unit=storage.chunks), desc, local, progress)
 
-    def _find_storage(self, file: Any, verb: str) -> Storage | None:
-        """Where all ranks reach the elements; None, with a warning, if they do not."""
-        check_closed(self._h5py, file, self.name)
-        dataset = file[self._dataset]
-        reason = hindrance(self._h5py, file, dataset)
-        if not reason:
-            return find_storage(self._h5py, dataset)
-        if not Hdf5._has_warned:
+    def _warns(self, reason: str, verb: str) -> bool:
+        """Whether there is a reason why the first rank reads or writes for all ranks; the first in a process is a warning."""
+        if reason and not Hdf5._has_warned:
             Hdf5._has_warned = True
             diagnostics.warn(
                 f"{self.name}: {self._dataset} {reason}, so the first rank {verb} for all ranks: store it as h5py's "
                 "file['copy'] = file[name][()] does, or save()",
                 RuntimeWarning,
             )
-        return None
+        return bool(reason)
 
-    def _chunks(self, storage: Storage) -> RawChunks | FilteredChunks:
-        if storage.template is None:
-            return RawChunks(self, storage)
-        return FilteredChunks(self, self._dataset, self._h5py, storage)
-
-    # -- through the first rank
+    # -- by HDF5, which one rank opens to write
 
     @contextmanager
     def opened(self, mode: str) -> Iterator[Any]:
-        """The file of h5py on the first rank, which also writes it for all; None on the other ranks. Collective."""
+        """The file of h5py on ranks that read by HDF5, or on the first one, which writes; None on the others. Collective."""
         with ExitStack() as open_file:
 
-            def open_on_first() -> Any:
-                if self.group.rank:
+            def open_here() -> Any:
+                if self.group.rank >= self.callers:
                     return None
                 return open_file.enter_context(opened_file(self._h5py, self.path, mode, self.name))
 
-            yield on_all(self.group, open_on_first)
+            yield on_all(self.group, open_here)
             on_all(self.group, open_file.close)
         if mode != "r":
             on_first(self.group, lambda: bring_to_disk(self.path))
@@ -197,7 +205,7 @@ def _refusal(path: str, name: str, text: str) -> str:
 
 def check_closed(h5py: Any, file: Any, name: str) -> None:
     """Raise a FileError if this process has a file open besides, and elements in HDF5's memory may not be those in the file."""
-    if file.mode != "r" and h5py.h5f.get_obj_count(file.id, h5py.h5f.OBJ_FILE) > 1:  # nor is an "r" one that is open to write
+    if file.mode != "r" and h5py.h5f.get_obj_count(file.id, h5py.h5f.OBJ_FILE) > 1:  # "r+" if another one is that
         raise FileError(f"{name} is open in this program, and HDF5 may have elements of it in memory: close it first")
 
 
@@ -269,10 +277,8 @@ def hindrance(h5py: Any, file: Any, dataset: Any) -> str:
         return "is virtual, made of other data sets"
     if dataset.external:
         return "has its elements in external files"
-    if may_be_confused(h5py, dataset):
-        return "has an unlimited dimension that is not the first one, where HDF5 tells wrong places of chunks"
-    stored, properties = dataset.id.get_type(), dataset.id.get_create_plist()
-    if properties.get_nfilters() or stored == h5py.h5t.py_create(dataset.dtype, logical=True):
+    stored = dataset.id.get_type()
+    if has_filters(dataset) or stored == h5py.h5t.py_create(dataset.dtype, logical=True):
         return ""
     return f"has elements of a type that NumPy has not, read as {dataset.dtype}"
 

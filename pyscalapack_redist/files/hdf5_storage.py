@@ -95,9 +95,13 @@ def find_storage(h5py: Any, dataset: Any) -> Storage | None:
         else:
             for k in range(number.get_num_chunks()):
                 keep(number.get_chunk_info(k))
-    filtered = layout == h5py.h5d.CHUNKED and properties.get_nfilters()
     fill = np.asarray(dataset.fillvalue, dataset.dtype)
-    return Storage(dataset.shape, chunks, places, fill, _template(h5py, dataset) if filtered else None)
+    return Storage(dataset.shape, chunks, places, fill, _template(h5py, dataset) if has_filters(dataset) else None)
+
+
+def has_filters(dataset: Any) -> bool:
+    """Whether elements go through filters, as compression."""
+    return bool(dataset.id.get_create_plist().get_nfilters())
 
 
 def _template(h5py: Any, dataset: Any) -> bytes:
@@ -182,7 +186,7 @@ class RawChunks(BinaryFile):
 
 
 class FilteredChunks(BinaryFile):
-    """A data set whose chunks go through filters: each rank reads, and filters, its own; the first rank writes all.
+    """A data set to write whose chunks go through filters: each rank filters its own, and the first rank writes all.
 
     Parameters
     ----------
@@ -200,24 +204,10 @@ class FilteredChunks(BinaryFile):
         super().__init__(file.group, file.path, file.name)
         self._file, self._dataset, self._h5py, self._storage = file, dataset, h5py, storage
 
-    def unit(self, array: FileArray) -> tuple[int, ...] | None:
-        """The chunk, which has one rank."""
-        return self._storage.chunks
-
     @contextmanager
     def opened(self, mode: str) -> Iterator[OpenFile]:
-        with super().opened("r") as file:  # also to write: chunks that a window cuts
-            if mode == "r":
-                yield file
-            else:
-                with self._file.opened(mode) as self._target:
-                    yield file
-
-    def read_part(self, file: OpenFile, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        region = array.within(slab.own)
-        chunks = [(place, first) for place, first, _ in self._storage.chunks_of(region)]
-        with named_errors(self.name), self._in_memory(file, chunks) as memory:
-            return np.asarray(memory[NAME][region], dtype)
+        with super().opened("r") as file, self._file.opened(mode) as self._target:  # chunks that a window cuts are read
+            yield file
 
     def write_slab(self, file: OpenFile, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         with agreement(self.group, STEP, combine=self._store) as agreed:
