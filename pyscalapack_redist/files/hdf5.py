@@ -66,9 +66,7 @@ class Hdf5(ArrayFile):
                         raise FileError(f"{name}: {self._dataset} is a group: give another dataset=")
                     make_dataset(h5py, file, self._dataset, array)
                     dataset = file[self._dataset]
-                    if not has_filters(dataset) and not may_be_confused(
-                        h5py, dataset
-                    ):  # nor of another file, or virtual
+                    if not has_filters(dataset) and not may_be_confused(h5py, dataset):
                         allocate_chunks(h5py, dataset, tuple([slice(0, n) for n in array.shape]))
                 with open(self.path, "r+b") as bytes_of_file:
                     allocate(bytes_of_file, os.fstat(bytes_of_file.fileno()).st_size, name)

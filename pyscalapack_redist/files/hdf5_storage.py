@@ -57,12 +57,8 @@ class Storage(NamedTuple):
         numbers = [range(part.start // n, -(-part.stop // n)) for part, n in zip(region, self.chunks, strict=True)]
         for number in itertools.product(*numbers):
             first = tuple([k * n for k, n in zip(number, self.chunks, strict=True)])
-            part = tuple(
-                [
-                    slice(max(part.start, low), min(part.stop, low + n))
-                    for part, low, n in zip(region, first, self.chunks, strict=True)
-                ]
-            )
+            bounds = zip(region, first, self.chunks, strict=True)
+            part = tuple([slice(max(whole.start, low), min(whole.stop, low + n)) for whole, low, n in bounds])
             yield self.places[number], first, part
 
     def is_cut(self, first: tuple[int, ...], part: Region) -> bool:
