@@ -141,7 +141,7 @@ class DistributedArray(Distributed):
     ) -> Self:
         """Read an array from a file. Collective over the communicator of the descriptor's grid, or over `comm`.
 
-        With the path alone, and `comm`, the shape is read from the file: a .npy or HDF5 file, or a Zarr store.
+        With the path alone, and `comm`, the shape is read from the file: a .npy, HDF5 or netCDF-4 file, or a Zarr store.
 
         Parameters
         ----------

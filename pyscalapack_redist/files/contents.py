@@ -43,13 +43,12 @@ FOREIGN = {
     ".json": "JSON",
     ".mat": "MATLAB's format",
     ".mtx": "Matrix Market's format",
-    ".nc": "netCDF",
     ".parquet": "Parquet",
     ".pkl": "Python's pickle",
     ".pt": "PyTorch's format",
     ".safetensors": "safetensors",
 }
-
+NOT_MADE = {".nc": "netCDF, whose dimensions are not those of one array,"}  # but read
 
 NOT_READ = (
     "cannot be read: use a .npy, .h5 or .zarr file; if this file contains the elements as they are in memory, give dtype= and "
@@ -63,13 +62,14 @@ NOT_WRITTEN = (
 def check_format(name: str, refusal: str) -> None:
     """Raise a FileError for a file with the suffix of an unsupported format."""
     ending = os.path.splitext(name)[1].lower()
-    if ending in FOREIGN:
-        raise FileError(f"{name}: {FOREIGN[ending]} {refusal}")
+    formats = FOREIGN if refusal is NOT_READ else FOREIGN | NOT_MADE
+    if ending in formats:
+        raise FileError(f"{name}: {formats[ending]} {refusal}")
 
 
 def is_hdf5(name: str) -> bool:
-    """Whether a file of this name is HDF5; upper and lower case are equal."""
-    return name.lower().endswith((".h5", ".hdf5"))
+    """Whether a file of this name is HDF5, or netCDF-4, which is HDF5; upper and lower case are equal."""
+    return name.lower().endswith((".h5", ".hdf5", ".nc"))
 
 
 def is_zarr(name: str) -> bool:
@@ -114,7 +114,7 @@ def checked_path(path: object, dataset: object) -> str:
     if dataset is not None:
         if not (is_hdf5(name) or is_zarr(name)):
             raise FileError(
-                f"dataset = {dataset!r} is for HDF5 and Zarr, names in .h5, .hdf5 or .zarr; the name is {name!r}"
+                f"dataset = {dataset!r} is for HDF5 and Zarr, names in .h5, .hdf5, .nc or .zarr; the name is {name!r}"
             )
         if not isinstance(dataset, str) or not dataset.strip("/") or "\0" in dataset:
             raise FileError(f"dataset = {dataset!r} must be the name of a data set in {name}")

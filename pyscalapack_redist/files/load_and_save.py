@@ -120,10 +120,11 @@ def load(
     Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it. `load("a.npy", comm)` reads the
     shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`.
 
-    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .zarr (a Zarr store in a directory,
-    of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz or .csv, are an error, unless
-    `offset` has the byte where elements begin. HDF5 is read in parallel if h5py was built with MPI; else the first rank reads
-    for all, with a RuntimeWarning. Of a Zarr store each rank reads whole chunks.
+    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .nc (netCDF-4, which is HDF5),
+    .zarr (a Zarr store in a directory, of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz
+    or .csv, are an error, unless `offset` has the byte where elements begin. Of chunks, in HDF5 and Zarr, each rank reads
+    whole ones. HDF5's virtual and external data sets, and numbers of types that NumPy has not, are read by the first rank for
+    all, with a RuntimeWarning.
 
     Parameters
     ----------
@@ -144,6 +145,7 @@ def load(
         Byte of a raw file where the array begins; the file may be longer. By default the array is the whole file.
     dataset : str, optional
         Name of the data set in an HDF5 file, "data" by default; or of the array in a Zarr group, by default the store's own.
+        Fill values and scale factors of netCDF are not applied.
     window : slice or tuple of slice, optional
         Part of the file's array to read, such as `np.s_[10:50, :]`. As in `desc[10:50, :]`, negative bounds count from the end,
         `...` stands for all remaining dimensions, and a step must be 1.
@@ -165,7 +167,8 @@ def load(
     ------
     FileError
         The file does not exist, is too short, has another shape or dtype, or holds Python objects; or ranks see different files
-        of that name; or it was replaced or changed while it was read, and `out` has parts of it. On all ranks.
+        of that name; or HDF5 finds it open for writing; or it was replaced or changed while it was read, and `out` has parts of
+        it. On all ranks.
     ArrayError, DescriptorError, LibraryError
         An argument is invalid on this rank, or h5py or zarr is missing.
     CollectiveError
@@ -173,7 +176,9 @@ def load(
     """
     if isinstance(desc, str | os.PathLike):
         if comm is not None and path is not None:
-            raise ArrayError(f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}")
+            raise ArrayError(
+                f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}"
+            )
         options: dict[str, Any] = {"dtype": dtype, "order": order, "offset": offset, "dataset": dataset, "out": out}
         options |= {"window": window, "shape": shape, "progress": progress, "layout": layout}
         kind = load_above("distributed_array").DistributedArray
@@ -210,7 +215,7 @@ def load(
         _same(agreed, desc, ("load", name, *part.key, dataset), wanted)
     wanted = agreed.result
     file = _array_file(group, name, name, dataset)
-    with one_file(group, file.identity(), file.callers):
+    with one_file(group, file.identity()):
         array = file.locate(part, desc, wanted)
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
@@ -282,14 +287,14 @@ def save(
 
     With `window` it writes into an existing file in place. Elements outside the window do not change, and nothing is written
     unless all arguments are valid on all ranks. A program that is killed during the call, or cannot write on, leaves some
-    elements of the window new and others old; an HDF5 file may then be unreadable.
+    elements of the window new and others old; an HDF5 file with compressed chunks may then be unreadable.
 
-    The suffix of the name selects the format, as for `load`; other formats, such as .npz or .csv, are an error. A Zarr store
-    has version 3; one rank writes each shard, or each chunk if there are no shards. Without `window` the file, or store, is
-    written in the same directory under a temporary name (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed
-    by the first rank; if anything fails before, an old file of that name stays unchanged. The next call for the same file
-    removes the temporary file of a killed program if a rank runs on the machine that wrote it; else a RuntimeWarning names the
-    file.
+    The suffix of the name selects the format, as for `load`; other formats, such as .npz or .csv, are an error. A Zarr
+    store has version 3; one rank writes each shard, or each chunk if there are no shards. In HDF5 all ranks write and
+    compress. Without `window` the file, or store, is written in the same directory under a temporary name
+    (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank; if anything fails before, an
+    old file of that name stays unchanged. The next call for the same file removes the temporary file of a killed program if
+    a rank runs on the machine that wrote it; else a RuntimeWarning names the file.
 
     Parameters
     ----------
@@ -365,7 +370,7 @@ def save(
         )
     if window is not None:
         file = _array_file(group, name, name, dataset)
-        with one_file(group, file.identity(), file.callers, writes=True):
+        with one_file(group, file.identity(), writes=True):
             array = file.locate(part, desc, dtype)
             if array.dtype != dtype:
                 raise FileError(
@@ -379,7 +384,7 @@ def save(
     def write(temporary: str, target: str) -> None:
         file = _array_file(group, temporary, name, dataset, chunking)
         array = file.create(target, new)
-        with one_file(group, file.identity(), file.callers, writes=True, elsewhere=("size",)):  # its name is random
+        with one_file(group, file.identity(), writes=True, elsewhere=("size",)):  # its name is random
             file.write(array, desc, local, progress)
         on_first(group, lambda: file.check_target(target))
 
@@ -407,14 +412,14 @@ def _same(agreed: agreement, desc: Descriptor, call: tuple[object, ...], dtype: 
 def shape_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> tuple[int, ...]:
-    """Shape of the array in a .npy or HDF5 file, or a Zarr store. Not collective, but with `comm`, then collective over it.
+    """Shape of the array in a .npy, HDF5 or netCDF-4 file, or a Zarr store. Not collective, but with `comm`, then over it.
 
     Only the header is read. `Descriptor(shape_of(path, comm=comm), block, grid)` is a layout to load the file.
 
     Parameters
     ----------
     path : str or path
-        The file. Its name must end in .npy, .h5, .hdf5 or .zarr; raw files have no header.
+        The file. Its name must end in .npy, .h5, .hdf5, .nc or .zarr; raw files have no header.
     dataset : str, optional
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -441,7 +446,7 @@ def shape_of(
 def dtype_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> np.dtype[Any]:
-    """Dtype of the array in a .npy or HDF5 file, or a Zarr store. Not collective, but with `comm`, then collective over it.
+    """Dtype of the array in a .npy, HDF5 or netCDF-4 file, or a Zarr store. Not collective, but with `comm`, then over it.
 
     Parameters
     ----------

@@ -78,10 +78,8 @@ def identity_of(path: str, mode: str = "rb") -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def one_file(
-    group: Group, path: str, ranks: int, writes: bool = False, elsewhere: tuple[str, ...] = CONTENTS
-) -> Iterator[None]:
-    """Check that `path` is the same file on the first `ranks`, before and after the body of the `with`. Collective.
+def one_file(group: Group, path: str, writes: bool = False, elsewhere: tuple[str, ...] = CONTENTS) -> Iterator[None]:
+    """Check that `path` is the same file on all ranks, before and after the body of the `with`. Collective.
 
     Raises a FileError on all ranks if it is not, or if one of them cannot open it. The facts `elsewhere` are compared between
     hosts: before the body, and if it does not write, also after it.
@@ -90,8 +88,6 @@ def one_file(
     first = on_first(group, lambda: identity_of(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
-        if group.rank >= ranks:
-            return None
         try:
             own = as_file_error(lambda: identity_of(path, mode))
         except FileError as error:
@@ -242,7 +238,7 @@ class ArrayFile(ABC):
     name : str
         The file in messages.
     callers : int
-        Number of ranks that open it: the first ones.
+        Number of ranks that read and write elements: the first ones.
 
     Attributes
     ----------
@@ -306,16 +302,21 @@ class ArrayFile(ABC):
         The first rank reports the progress.
         """
 
-        def write_part(slab: Slab, part: NDArray[Any]) -> None:
-            if part.size:
-                self.write_part(file, array, slab, part)
-
         with self.opened("r+") as file, self._progress("save", array, desc, progress) as advance:
             for slab in slabs(desc, array, array.write_unit, self.callers):
                 part = on_all(self.group, functools.partial(slab.layout.empty, array.dtype, order=array.order))
                 plan_between(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
-                on_all(self.group, functools.partial(write_part, slab, part))
+                self.write_slab(file, array, slab, part)
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
+
+    def write_slab(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+        """Write a slab, of which this rank has `part`. Collective."""
+
+        def write() -> None:
+            if part.size:
+                self.write_part(file, array, slab, part)
+
+        on_all(self.group, write)
 
     def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
         """The progress of a call, on the first rank if it asks for that."""
