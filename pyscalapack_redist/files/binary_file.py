@@ -70,7 +70,7 @@ class BinaryFile(ArrayFile):
             file.write(header)
             file.flush()
             if placed.end > placed.offset:
-                _allocate(file, placed.end, self.name)
+                allocate(file, placed.end, self.name)
         return placed
 
     @contextlib.contextmanager
@@ -184,7 +184,7 @@ def _opener(target: str) -> Callable[[str, int], int]:
     return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
 
 
-def _allocate(file: BinaryIO, nbytes: int, name: str) -> None:
+def allocate(file: BinaryIO, nbytes: int, name: str) -> None:
     """Give the file its length, and allocate the space if the system can."""
     if not hasattr(os, "posix_fallocate"):
         file.truncate(nbytes)
