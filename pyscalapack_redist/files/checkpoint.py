@@ -560,7 +560,7 @@ def load_entries(
 
 
 def holds_several(path: Any, comm: Any) -> bool:
-    """Whether a file is one of several arrays; errors are left to `load`. Collective over `comm`, for a name that may be one."""
+    """Whether a file is one of several arrays; errors are left to `load`. Collective over `comm`, for names that may be."""
     try:
         name = checked_path(path, None)
         may_be = is_hdf5(name) or is_zarr(name) or is_folder_name(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 import shutil
@@ -299,6 +300,7 @@ class Hdf5File(Container):
         self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
     ) -> dict[str, Place]:
         h5py = hdf5_library(self.name)
+        self._check_space(temporary_name(target), os.path.getsize(target) if appends else 0, entries)
         if not appends and os.path.exists(target):  # as private as the old one may be
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with named_errors(self.name), h5py.File(path, "r+" if appends else "w") as file:
@@ -309,8 +311,21 @@ class Hdf5File(Container):
                     if appends:
                         self._added += [*(each for each in _groups(name) if each not in file), _absent(file, name)]
                     self._make(h5py, file, name, entry)
-        bring_to_disk(path)
+        with open(path, "r+b") as raw:
+            allocate(raw, os.path.getsize(path), self.name)
+            os.fsync(raw.fileno())
         return {name: Place(path, self.name, name) for name, entry in entries.items() if entry.kind == ARRAY}
+
+    def _check_space(self, path: str, start: int, entries: Mapping[str, Entry]) -> None:
+        """Raise an OSError if the disk, or a limit, is full: HDF5 crashes as it closes a file that it cannot write."""
+        written = 2**16 + sum(2**13 + getattr(e.value, "nbytes", len(str(e.value))) for e in entries.values())
+        arrays = sum(math.prod(e.shape) * e.dtype.itemsize for e in entries.values() if e.kind == ARRAY)
+        with open(path, "xb") as file:
+            try:
+                allocate(file, written, self.name)
+                file.truncate(start + written + arrays)
+            finally:
+                os.unlink(path)
 
     def _make(self, h5py: Any, file: Any, name: str, entry: Entry) -> None:
         if entry.kind == ARRAY:
@@ -564,7 +579,7 @@ class Folder(Container):
                 header = npy_header(entry.dtype, entry.shape, "C")
                 file.write(header)
                 file.flush()
-                nbytes = entry.dtype.itemsize * int(np.prod(entry.shape, dtype=object))
+                nbytes = entry.dtype.itemsize * math.prod(entry.shape)
                 if nbytes:
                     allocate(file, len(header) + nbytes, file.name)
             else:
