@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ..errors import ArrayError, FileError, shown
+from ..errors import ArrayError, FileError, RedistributionError, shown
 from .binary_file import allocate
 from .contents import check_ordinary, is_folder_name, is_hdf5, is_zarr, named_errors, npy_header, read_npy_header
 from .hdf5 import library as hdf5_library
@@ -371,7 +371,8 @@ class Hdf5File(Container):
     def _entry(self, h5py: Any, item: Any) -> Entry:
         attributes = {}
         for key in item.attrs:
-            with suppress(Exception):  # of types that NumPy or this module has not, such as references
+            # Of types that NumPy or this module has not, such as references.
+            with suppress(RedistributionError), named_errors(key):
                 attributes[key] = checked_attribute(item.attrs[key])
         mark = attributes.pop(MARK, None)
         mark = mark if mark in KINDS else None
@@ -427,7 +428,7 @@ class ZarrGroup(Container):
             check_array_store(target)
         except FileError:
             zarr = zarr_library(self.name)
-            with suppress(Exception):
+            with suppress(FileError), named_errors(target):
                 if MARK in zarr.open_group(Path(target), mode="r").attrs:
                     return
             raise
@@ -493,7 +494,7 @@ class ZarrGroup(Container):
         mark, attributes = raw.pop(MARK, None), {}
         mark = mark if isinstance(mark, dict) and mark.get("kind") in KINDS else {}
         for key, value in raw.items():
-            with suppress(Exception):  # nested JSON
+            with suppress(RedistributionError), named_errors(key):  # nested JSON
                 attributes[key] = checked_attribute(_from_json(value, mark.get("attributes", {}).get(key)))
         is_text = array.dtype.kind == "T" or (array.dtype.kind == "O" and array.metadata.zarr_format == 3)
         dtype = np.dtype(str) if is_text else array.dtype
@@ -619,15 +620,11 @@ class Folder(Container):
         return self._parsed(Path(self.target).read_bytes())
 
     def _parsed(self, text: bytes) -> dict[str, Entry]:
-        try:
+        with named_errors(f"{self.target} is no index that save() has written, so give another folder"):
             index = json.loads(text)
             if index.get(MARK) != FORMAT:
                 raise ValueError(f"it has {MARK} = {index.get(MARK)!r}, not {FORMAT}")
             return {name: _entry_of(facts) for name, facts in index["entries"].items()}
-        except Exception as error:  # of JSON, of a key that is not there, of a dtype
-            raise FileError(
-                f"{self.target} is no index that save() has written ({error}): give another folder"
-            ) from error
 
     def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
         values = {}

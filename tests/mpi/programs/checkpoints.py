@@ -397,6 +397,8 @@ def left() -> None:
 
 def killed() -> None:
     left()
+    if RANK == 0:
+        print("whole", flush=True)
     number = generation_saved()
     began = time.perf_counter()
     psr.save(generation(number + 1), PATH)
