@@ -259,9 +259,11 @@ def _checked_dtype(what: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         raise ArrayError(
             f"{what} has dtype {dtype}: only elements of a fixed size are saved; text as str or a list of str"
         )
-    if foreign_dtypes(dtype):
+    foreign = foreign_dtypes(dtype)
+    if foreign:
         raise ArrayError(
-            f"{what} has dtype {dtype}, which no file can name: save a view of it, as by .view('u1'), and view what is loaded"
+            f"{what} has dtype {dtype}, and a file cannot name {foreign[0]}: save a view of its bytes, as by "
+            f".view('V{dtype.itemsize}'), and view what is loaded"
         )
     return dtype
 
