@@ -255,7 +255,7 @@ def _entry_of(name: str, value: Any) -> Entry:
 
 def _checked_dtype(what: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of elements that a file has a name for."""
-    if dtype.kind in "UT" or dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
+    if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
         raise ArrayError(
             f"{what} has dtype {dtype}: only elements of a fixed size are saved; text as str or a list of str"
         )
@@ -366,7 +366,7 @@ class FileContents(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         rows = [
-            (name, entry.kind, "x".join(map(str, entry.shape)), "" if entry.dtype.kind == "U" else str(entry.dtype))
+            (name, entry.kind, "x".join(map(str, entry.shape)), str(entry.dtype) if entry.dtype.itemsize else "")
             for name, entry in self._entries.items()
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -307,7 +307,7 @@ class Hdf5File(Container):
             if is_marked:
                 file.attrs[MARK] = FORMAT
             for name, entry in entries.items():
-                with named_errors(f"{self.name}: entry {name!r}"):
+                with named_errors(f"{self.name}: entry {name!r} cannot be made"):
                     if appends:
                         self._added += [*(each for each in _groups(name) if each not in file), _absent(file, name)]
                     self._make(h5py, file, name, entry)
@@ -397,7 +397,7 @@ class Hdf5File(Container):
 def _absent(group: Any, name: str) -> str:
     """The name, which is to be added to a group; a FileError if something has it."""
     if name in group:
-        raise FileError("it is there, as a group or a link: give another name")
+        raise FileError(f"{group.name} has {name!r}, a group or a link: give another name")
     return name
 
 
@@ -443,7 +443,7 @@ class ZarrGroup(Container):
             if is_marked:
                 root.attrs[MARK] = FORMAT
             for name, entry in entries.items():
-                with named_errors(f"{self.name}: entry {name!r}"):
+                with named_errors(f"{self.name}: entry {name!r} cannot be made"):
                     if appends:
                         self._added += [*(each for each in _groups(name) if each not in root), _absent(root, name)]
                     self._make(root, name, entry)
