@@ -181,7 +181,9 @@ def _read_values(
 ) -> Values:
     """The arguments of `save`, checked."""
     for option in others:
-        raise FileError(f"{option} = {shown(others[option])} is for the save of one array: omit it with a dict")
+        raise FileError(
+            f"{option} = {shown(others[option])} is for the save of one array in a file: omit it with a dict, or append=True"
+        )
     container = container_of(checked_path(path, None))
     check_names(list(entries))
     if attributes is not None and not isinstance(attributes, Mapping):

@@ -102,7 +102,8 @@ def check_names(names: list[Any]) -> None:
         check_text("the name of an entry", name)
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise FileError(
-                f"the name of an entry = {name!r} must have nonempty parts between '/', and none of them '.' or '..'"
+                f"the name of an entry = {name!r} must have nonempty parts between '/', and none of them '.' or '..'; dataset= "
+                "is that of one array to append"
             )
     known = set(names)
     for name in names:

@@ -235,7 +235,7 @@ def errors() -> None:
         ("attributes['u']['k']: {1} must be text, a number", save(good, attributes={"u": {"k": {1}}}), array_error),
         ("attributes['u']['k']: ", save(good, attributes={"u": {"k": [1, [2, 3]]}}), array_error),
         ("has more than 64 bits", save(good, attributes={"u": {"k": 2**70}}), array_error),
-        ("chunks = 3 is for the save of one array", save(good, chunks=3), {}),
+        ("chunks = 3 is for the save of one array in a file: omit it", save(good, chunks=3), {}),
         ("no entry is a distributed array", save({"step": 1}), layout_error),
         ("go into HDF5 (a name in .h5", lambda: psr.save(good, FOLDER / "run.npz"), {}),
         ("there is no directory", lambda: psr.save(good, FOLDER / "absent" / "run.h5"), {}),
