@@ -474,8 +474,23 @@ class ZarrGroup(Container):
         for name in self._added:
             shutil.rmtree(os.path.join(self.target, name), ignore_errors=True)
 
+    def contents(self) -> tuple[dict[str, Entry], dict[str, Any]]:
+        left = self._left_aside()
+        if left:
+            raise FileError(
+                f"{self.name} is not there, but {', '.join(left)}: a save was killed between two renames, as where a file "
+                f"system cannot exchange names; rename the one that zarr opens whole to {self.name}"
+            )
+        return super().contents()
+
+    def _left_aside(self) -> list[str]:
+        """What a killed save has left of the old and the new store, if there is none of the name."""
+        return [] if os.path.exists(self.name) else temporary_files_of(os.path.realpath(self.name))
+
     def holds_several(self) -> bool:
         zarr = zarr_library(self.name)
+        if self._left_aside():
+            return True  # whose error says so
         with named_errors(self.name):
             return not isinstance(zarr.open(Path(self.name), mode="r"), zarr.Array)
 

@@ -292,6 +292,8 @@ def errors() -> None:
         assert contents() == listing, (attribute, contents(), listing)
     other_folder(u)
     disk_full(u, listing)
+    if PATH.suffix == ".zarr":
+        left_aside()
     assert psr.load(PATH, WORLD, names=("step",)) == {"step": 17}
 
 
@@ -337,6 +339,19 @@ def disk_full(u: psr.DistributedArray, listing: list[str]) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert contents() == listing
+
+
+def left_aside() -> None:
+    """A store under a temporary name, as where names cannot be exchanged."""
+    aside = Path(WORLD.bcast(replacement.temporary_name(str(PATH))))
+    for name in (aside, PATH):
+        WORLD.Barrier()
+        if RANK == 0:
+            (PATH if name is aside else aside).rename(name)
+        WORLD.Barrier()
+        if name is aside:
+            for call in (lambda: psr.load(PATH, WORLD), lambda: psr.open(PATH, WORLD)):
+                fails(f"is not there, but {aside}: a save was killed between two renames", call)
 
 
 def foreign() -> None:
