@@ -219,7 +219,7 @@ def load(
         if layout is not None:
             raise DescriptorError(f"layout = {shown(layout)} is for load(path, comm); here {desc!r} is the layout")
         if names is not None or layouts is not None:
-            raise FileError(f"names= and layouts= are for load(path, comm); here {desc!r} is the layout, and dataset= the name")
+            raise FileError(f"names= and layouts= are for load(path, comm); {desc!r} is one layout, and dataset= the name")
         name = checked_path(path, dataset)
         if offset is None:
             check_format(name, NOT_READ)

@@ -294,6 +294,8 @@ def errors() -> None:
     disk_full(u, listing)
     if PATH.suffix == ".zarr":
         left_aside()
+    if not PATH.suffix:
+        of_another_machine()
     assert psr.load(PATH, WORLD, names=("step",)) == {"step": 17}
 
 
@@ -352,6 +354,21 @@ def left_aside() -> None:
         if name is aside:
             for call in (lambda: psr.load(PATH, WORLD), lambda: psr.open(PATH, WORLD)):
                 fails(f"is not there, but {aside}: a save was killed between two renames", call)
+
+
+def of_another_machine() -> None:
+    """A subfolder that a save on another machine may still be writing stays, with a warning."""
+    other = PATH / "data.0123456789ab.1.1.0123456789ab.saved"
+    if RANK == 0:
+        other.mkdir()
+    WORLD.Barrier()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        psr.save({"step": 17}, PATH, comm=WORLD)
+    assert [warning.category for warning in caught] == [RuntimeWarning] * (RANK == 0)
+    assert all(str(other) in str(warning.message) for warning in caught)
+    WORLD.Barrier()
+    assert other.name in os.listdir(PATH)
 
 
 def foreign() -> None:
