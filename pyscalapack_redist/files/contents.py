@@ -87,6 +87,11 @@ def is_raw(name: str) -> bool:
     return not (is_npy(name) or is_hdf5(name) or is_zarr(name))
 
 
+def is_folder_name(path: object) -> bool:
+    """Whether this is the name of a folder of several arrays, if there is one: it has no ending."""
+    return isinstance(path, str | os.PathLike) and not os.path.splitext(os.fsdecode(path).rstrip(os.sep))[1]
+
+
 @contextlib.contextmanager
 def named_errors(name: str) -> Iterator[None]:
     """Turn errors of a library, which have many types, into FileErrors."""

@@ -1,9 +1,10 @@
-"""load(), save(), shape_of() and dtype_of(): distributed arrays in files."""
+"""load(), save(), shape_of() and dtype_of(): distributed arrays in files. Many in one file are saved by `checkpoint`."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -37,6 +38,7 @@ from .contents import (
     check_format,
     check_ordinary,
     checked_path,
+    is_folder_name,
     is_hdf5,
     is_npy,
     is_raw,
@@ -77,6 +79,8 @@ def load(
     layout: str = "rows",
     dtype: DTypeLike | None = None,
     dataset: str | None = None,
+    names: Sequence[str] | None = None,
+    layouts: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Any: ...
 
@@ -112,6 +116,8 @@ def load(
     dataset: str | None = None,
     window: Window = None,
     shape: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    layouts: Mapping[str, Any] | None = None,
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> Any:
@@ -119,6 +125,11 @@ def load(
 
     Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it. `load("a.npy", comm)` reads the
     shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`.
+
+    `load("run.h5", comm)` of a file of several arrays, as `save` of a dict makes it, returns a dict of all that is in it: each
+    value as it was, and arrays in balanced rows, or in `layouts`, on any number of ranks. So does a file that other programs
+    have made, if it is HDF5 without a data set "data", or a Zarr group; numbers and text come as values. `open` shows what is
+    in such a file.
 
     The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .nc (netCDF-4, which is HDF5),
     .zarr (a Zarr store in a directory, of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz
@@ -151,6 +162,10 @@ def load(
         `...` stands for all remaining dimensions, and a step must be 1.
     shape : sequence of int, optional
         With `window`: shape of the array in a raw file.
+    names : sequence of str, optional
+        Of `load(path, comm)`: the entries to load of a file of several arrays; by default all. `dataset` is one alone.
+    layouts : dict, optional
+        Of `load(path, comm)`: layouts of some of these arrays by name, as for `FileContents.load`.
     progress : bool
         Report on the communicator's rank 0 how far the call is: by a bar, if rich is installed and standard output is a
         terminal, else by lines of the logger "pyscalapack_redist", at level INFO, the last with the most memory of that rank.
@@ -160,7 +175,7 @@ def load(
 
     Returns
     -------
-    ndarray, DistributedArray or None
+    ndarray, DistributedArray, dict or None
         `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
 
     Raises
@@ -181,14 +196,20 @@ def load(
             )
         options: dict[str, Any] = {"dtype": dtype, "order": order, "offset": offset, "dataset": dataset, "out": out}
         options |= {"window": window, "shape": shape, "progress": progress, "layout": layout}
+        comm = path if comm is None else comm
+        checkpoint = load_above("files.checkpoint")
+        if names is not None or layouts is not None or (dataset is None and checkpoint.holds_several(desc, comm)):
+            return checkpoint.load_entries(desc, comm, names, layouts, options)
+        if dataset is not None and is_folder_name(desc):
+            return checkpoint.load_entries(desc, comm, (dataset,), None, options | {"dataset": None})[dataset]
         kind = load_above("distributed_array").DistributedArray
-        return kind.load(desc, comm=path if comm is None else comm, **options)
+        return kind.load(desc, comm=comm, **options)
     if isinstance(desc, Distributed):
         if out is not None:
             raise TypeError("load(array, path) reads into the array: use out= with a Descriptor only")
         options = {"order": order, "offset": offset, "window": window, "shape": shape}
         options |= {"dataset": dataset, "progress": progress}
-        options["layout"] = layout
+        options |= {"layout": layout, "names": names, "layouts": layouts}
         if isinstance(desc.desc, Tiles):
             slabs = slabs_of(desc.desc)
             local = load(slabs, path, dtype=dtype or desc.dtype, **options)
@@ -202,19 +223,21 @@ def load(
     def check() -> tuple[str, np.dtype[Any] | None, NDArray[Any] | None]:
         if layout is not None:
             raise DescriptorError(f"layout = {shown(layout)} is for load(path, comm); here {desc!r} is the layout")
+        if names is not None or layouts is not None:
+            raise FileError(f"names= and layouts= are for load(path, comm); {desc!r} is one layout, and dataset= the name")
         name = checked_path(path, dataset)
         if offset is None:
             check_format(name, NOT_READ)
         wanted = _wanted_dtype(out, dtype)
         bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         part.check(name)
-        return name, wanted, None if out is None else _local_array("out", out, desc)
+        return name, wanted, None if out is None else local_array("out", out, desc)
 
     with agreement(group, "load", learn=True, confirm=True) as agreed:
         name, wanted, local = as_file_error(check)
         _same(agreed, desc, ("load", name, *part.key, dataset), wanted)
     wanted = agreed.result
-    file = _array_file(group, name, name, dataset)
+    file = array_file(group, name, name, dataset)
     with one_file(group, file.identity()):
         array = file.locate(part, desc, wanted)
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
@@ -223,6 +246,32 @@ def load(
         target = on_all(group, lambda: local if local is not None or desc.coords is None else make_out(desc, result))
         file.read(array, desc, target, result, progress)
     return target if local is None else out
+
+
+def _takes_entries(function: Callable[..., None]) -> Callable[..., None]:
+    """Let `save` take a dict of entries in place of an array."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> None:
+        if arguments and isinstance(arguments[0], Mapping):
+            load_above("files.checkpoint").save_entries(*arguments, **keywords)
+        else:
+            function(*arguments, **keywords)
+
+    return call
+
+
+@overload
+def save(
+    entries: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    /,
+    *,
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
+    append: bool = False,
+    progress: bool = False,
+    comm: MPI.Intracomm | None = None,
+) -> None: ...
 
 
 @overload
@@ -239,6 +288,7 @@ def save(
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
+    append: bool = False,
     progress: bool = False,
 ) -> None: ...
 
@@ -257,6 +307,7 @@ def save(
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
+    append: bool = False,
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None: ...
@@ -264,6 +315,7 @@ def save(
 
 @brief
 @holding_interrupts
+@_takes_entries
 @takes_arrays("desc", "local")
 def save(
     desc: LayoutArgument,
@@ -278,12 +330,24 @@ def save(
     window: Window = None,
     shape: Sequence[int] | None = None,
     offset: int | None = None,
+    append: bool = False,
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
     Instead of `desc` and `local` it takes a `DistributedArray`, or an array as for `as_distributed`.
+
+    `save({"u": u, "h": h, "step": 17}, "run.h5")` makes a file of these entries alone, a checkpoint, in one transaction: a name
+    in .h5 or .hdf5, in .zarr, or without an ending for a folder of .npy files. Names with "/" are groups. Entries are arrays of
+    all ranks (a `DistributedArray`, a pair (layout, local array), or an array as for `as_distributed`) in any layouts on one
+    communicator; and NumPy arrays and numbers, int, float, complex, bool, str and lists of str, equal on all ranks. `load`
+    gives them back as they were. `attributes={"h": {"units": "eV"}}` are attributes of entries: text, numbers, lists of
+    these, and NumPy arrays of numbers; lists of numbers come back as NumPy arrays. Until everything is on the disk, an old file
+    stays as it was, whatever fails or is killed, and the next `save` removes what was left. Where a file system cannot exchange
+    two names (NFS), a program killed at the end of the `save` of a Zarr group may leave the old store under a temporary name
+    (.NAME. ... .part): rename it before the next `save`, which removes it. With entries but no array of all ranks, `comm` is
+    required.
 
     With `window` it writes into an existing file in place. Elements outside the window do not change, and nothing is written
     unless all arguments are valid on all ranks. A program that is killed during the call, or cannot write on, leaves some
@@ -325,6 +389,10 @@ def save(
         With `window`: shape of the array in a raw file.
     offset : int, optional
         With `window`: byte of a raw file where the array begins; the file may be longer.
+    append : bool
+        Add new entries, or the array as a new `dataset`, to a file of several arrays, without a copy of the file. In a folder
+        that is one step. In HDF5 and Zarr it is none: a program that is killed during the call may leave the whole HDF5 file
+        unreadable, or a Zarr group with incomplete arrays. A file that is not there is made.
     progress : bool
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -341,6 +409,11 @@ def save(
     CollectiveError
         An argument is invalid on another rank, or a rank could not write.
     """
+    if append is not False:
+        options = {"order": order, "chunks": chunks, "shards": shards, "zarr": zarr, "window": window, "shape": shape}
+        options |= {"offset": offset, "dataset": dataset, "append": append, "progress": progress}
+        load_above("files.checkpoint").append_array(desc, local, path, comm, options)
+        return
     desc = layout_on(desc, comm)
     group, part, chunking = group_of_all(desc), FilePart(window, shape, order, offset), Chunking(chunks, shards, zarr)
 
@@ -354,7 +427,7 @@ def save(
             part.check(name)
             check_not_mapped(name, local)
         checked_chunking = chunking.checked(name, desc.shape, window is None)
-        own = _local_array("local", local, desc)
+        own = local_array("local", local, desc)
         if own is not None:
             check_named(name, own.dtype)
         return name, own, checked_chunking
@@ -369,7 +442,7 @@ def save(
             "local is None on every rank, so the dtype is unknown: pass an empty array of that dtype on one rank"
         )
     if window is not None:
-        file = _array_file(group, name, name, dataset)
+        file = array_file(group, name, name, dataset)
         with one_file(group, file.identity(), writes=True):
             array = file.locate(part, desc, dtype)
             if array.dtype != dtype:
@@ -382,7 +455,7 @@ def save(
     new = FileArray(dtype, desc.shape, order or "C", 0)
 
     def write(temporary: str, target: str) -> None:
-        file = _array_file(group, temporary, name, dataset, chunking)
+        file = array_file(group, temporary, name, dataset, chunking)
         array = file.create(target, new)
         with one_file(group, file.identity(), writes=True, elsewhere=("size",)):  # its name is random
             file.write(array, desc, local, progress)
@@ -501,7 +574,7 @@ def _read_description(path: object, dataset: object) -> FileArray:
     )
 
 
-def _array_file(
+def array_file(
     group: MPIGroup, path: str, name: str, dataset: str | None, chunking: Chunking | None = None
 ) -> ArrayFile:
     """The file at `path`, in the format of `name`. Collective."""
@@ -510,7 +583,7 @@ def _array_file(
     return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else BinaryFile(group, path, name)
 
 
-def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+def local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """Check a local array of `desc`; None if this rank has no elements."""
     local = fit_local_array(name, host_array(name, array), desc)
     if local is not None:
