@@ -50,8 +50,7 @@ class Source(StoredArray):
 
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
         with named_errors(self.name):
-            region = _in_domain(file, array.within(slab.own))
-            part = file[region or ...]
+            part = file[_in_domain(file, array.within(slab.own))]
             if np.ma.is_masked(part):
                 raise FileError(f"{self.name} has masked elements: fill them before; {AS_STORED}")
             elements = np.asarray(part)
@@ -116,7 +115,7 @@ def _dtype_of(source: Any, ndim: int, name: str) -> np.dtype[Any]:
     try:
         return np.dtype(own if own is not None else object)
     except TypeError:
-        return np.asarray(source[(slice(0, 0),) * ndim or ...]).dtype
+        return np.asarray(source[(slice(0, 0),) * ndim]).dtype
 
 
 def _chunks_of(source: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:

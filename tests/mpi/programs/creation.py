@@ -100,12 +100,18 @@ def of_files(folder: Path) -> None:
         assert np.array_equal(array.gather(None), whole)  # type: ignore[arg-type]
         assert array.desc == psr.zeros((5, 7), WORLD, layout=layout).desc
     assert psr.load(path, WORLD, dtype="c16").dtype == np.complex128
+    for window in (np.s_[1:4], np.s_[..., -3:], np.s_[2:2]):
+        for layout in ("rows", "columns"):
+            array = psr.load(path, WORLD, window=window, layout=layout)
+            assert np.array_equal(array.gather(None), whole[window])  # type: ignore[arg-type]
+            assert array.desc == psr.zeros(whole[window].shape, WORLD, layout=layout).desc
     bad, raw = SIZE - 1, folder / "a.bin"
     psr.distribute(whole, psr.zeros((5, 7), WORLD).desc).save(raw)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"layout": "blocks"}, "layout = 'blocks' must be 'rows' or 'columns'"),
-        ({"window": np.s_[:2]}, "need a Descriptor"),
-        ({"out": np.ones(3)}, "need a Descriptor"),
+        ({"window": 3}, "window = 3 must be slices"),
+        ({"window": np.s_[:9]}, r"window = \[:9\] of .*, which holds an array of shape \(5, 7\)"),
+        ({"out": np.ones(3)}, "out= needs a Descriptor"),
     ]
     for options, words in wrong:
         for own in (options, options if bad == RANK else {}):
