@@ -100,7 +100,7 @@ def test_sharded_models(tmp_path: Path) -> None:
     assert tensors(str(index)) == {"a": (str(shard), read_header(str(shard))["a"])}
     assert psr.shape_of(index, dataset="a") == psr.shape_of(index) == psr.shape_of(shard) == (2, 3)
     index.write_text(json.dumps({"weight_map": {"a": shard.name, "b": shard.name}}))
-    with pytest.raises(psr.FileError, match="says that 'b' is in .*x-1.safetensors, which has no such tensor"):
+    with pytest.raises(psr.FileError, match=r"says that 'b' is in .*x-1\.safetensors, which has no such tensor"):
         tensors(str(index))
     for name in ("../x-1.safetensors", "/etc/passwd", "..", "", "a\0b", 3, "sub/x.safetensors"):
         index.write_text(json.dumps({"weight_map": {"a": name}}))
@@ -120,6 +120,6 @@ def test_dtypes_of_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     assert numpy_dtype("F16", "x") == np.float16
     with pytest.raises(
-        psr.LibraryError, match="x has elements of BF16, which needs ml_dtypes .*: pip install ml_dtypes"
+        psr.LibraryError, match=r"x has elements of BF16, which needs ml_dtypes .*: pip install ml_dtypes"
     ):
         numpy_dtype("BF16", "x")

@@ -109,14 +109,17 @@ def of_files(folder: Path) -> None:
     psr.distribute(whole, psr.zeros((5, 7), WORLD).desc).save(raw)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"layout": "blocks"}, "layout = 'blocks' must be 'rows' or 'columns'"),
-        ({"window": 3}, "window = 3 must be slices"),
-        ({"window": np.s_[:9]}, r"window = \[:9\] of .*, which holds an array of shape \(5, 7\)"),
         ({"out": np.ones(3)}, "out= needs a Descriptor"),
     ]
     for options, words in wrong:
         for own in (options, options if bad == RANK else {}):
             with pytest.raises(BOTH, match=words):
                 psr.load(path, WORLD, **own)
+    for window, words in ((3, "window = 3 must be slices"), (np.s_[:9], r"\[:9\] of .*, which holds an array of shape \(5, 7\)")):
+        with pytest.raises(psr.FileError, match=words):
+            psr.load(path, WORLD, window=window)
+    with pytest.raises((psr.FileError, psr.CollectiveError), match=r"window = 3 must|the arguments for the file must be the"):
+        psr.load(path, WORLD, window=3 if bad == RANK else np.s_[1:4])
     if SIZE > 1:
         with pytest.raises(psr.CollectiveError, match=r"load\('columns'\).*load\('rows'\)|load\('rows'\).*load\('columns'\)"):
             psr.load(path, WORLD, layout="columns" if RANK else "rows")

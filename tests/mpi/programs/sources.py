@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import shutil
 import sys
@@ -203,9 +204,8 @@ def each_element_once() -> None:
 
 def models(folder: Path) -> None:
     """Tensors of a file and of a sharded model in any layout; no byte is read twice."""
-    from safetensors.numpy import save_file
-
     import ml_dtypes
+    from safetensors.numpy import save_file
 
     parts = {
         "x-1.safetensors": {
@@ -256,7 +256,7 @@ def models(folder: Path) -> None:
         psr.load(DESC, index, dataset="layers.0.weight")
     everywhere = sorted((span for own in WORLD.allgather(spans) for span in own), key=lambda span: span.start)
     assert sum(map(len, everywhere)) == WHOLE.nbytes
-    assert all(a.stop == b.start for a, b in zip(everywhere, everywhere[1:], strict=False))
+    assert all(a.stop == b.start for a, b in itertools.pairwise(everywhere))
     local = DESC.zeros()
     for path in (only, index):
         fails("cannot be written: use a name in .npy", lambda path=path: psr.save(DESC, local, path))
@@ -333,7 +333,7 @@ def refused() -> None:
         psr.load(one_process, buffer, buffer)
     with pytest.raises(psr.FileError, match="path = None must be a str"):
         psr.load(one_process, None)
-    with pytest.raises(psr.FileError, match="path = 3 must be a str or a pathlib.Path"):
+    with pytest.raises(psr.FileError, match=r"path = 3 must be a str or a pathlib\.Path"):
         psr.load(3, MPI.COMM_SELF)  # type: ignore[call-overload]
     with pytest.raises(psr.DescriptorError, match=r"shape = \(\) must have at least one dimension"):
         psr.load(np.array(3.0), WORLD)
@@ -348,7 +348,7 @@ def refused() -> None:
     for own in (WHOLE.astype("f4"), WHOLE[:-1], "x.npy"):
         with pytest.raises(psr.CollectiveError, match="the arguments for the file must be the same on every rank"):
             psr.load(DESC, own if RANK == LAST else WHOLE)
-    with pytest.raises(psr.CollectiveError, match="desc must be the same|the arguments for the file must be the same"):
+    with pytest.raises(psr.CollectiveError, match=r"desc must be the same|the arguments for the file must be the same"):
         psr.load(WHOLE if RANK else WHOLE.T, WORLD)
     assert np.array_equal(psr.load(WHOLE, WORLD).gather(None), WHOLE)  # type: ignore[arg-type]
 
