@@ -1,7 +1,7 @@
-"""Distributed arrays in files, read and written by all ranks at once: .npy, raw binary, HDF5 and Zarr.
+"""Distributed arrays in files, read and written by all ranks at once: .npy, raw binary, HDF5 and Zarr; read also safetensors.
 
-Modules, from the public functions down: load_and_save; contents (formats and windows); slabs; binary_file, hdf5, zarr_store;
-replacement.
+Modules, from the public functions down: load_and_save; sources (objects that are sliced in place of files); contents (formats
+and windows); slabs; safetensors, binary_file, hdf5, zarr_store; replacement.
 """
 
 from __future__ import annotations

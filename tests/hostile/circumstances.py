@@ -208,8 +208,8 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
     "sizes of formats, or of what does not hang on an array": (
         "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER", "comm.vote.MOST_CHARACTERS",
         "engine.choose.COPIED", "engine.choose.ELEMENT", "files.contents.LONGEST", "files.hdf5.DESCRIPTORS",
-        "files.hdf5.LONGEST_NAME", "files.safetensors.LONGEST", "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN",
-        "linalg.cache.BLOCK", "scalapack.calls.OPERAND_INTEGERS",
+        "files.hdf5.LONGEST_NAME", "files.safetensors.LONGEST", "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES",
+        "layout.axis.SHOWN", "linalg.cache.BLOCK", "scalapack.calls.OPERAND_INTEGERS",
     ),
     "names for numbers": (
         "comm.groups.CREATION_TAG", "comm.series.FAILED", "engine.bound.ONE", "engine.bound.ZERO", "engine.messages.NONE",
