@@ -308,7 +308,11 @@ def refused() -> None:
         ("source (ndarray) holds an array of shape (), but desc has shape", np.array(3.0), {}),
         ("source (Recorded) has no elements: its shape is None", Recorded(WHOLE, shape=None), {}),
         ("source (Recorded): 'float' object cannot be interpreted", Recorded(WHOLE, shape=(30, float("nan"))), {}),
-        ("source (DistributedArray) is distributed over the ranks already", psr.zeros(DESC), {}),
+        (
+            "source (DistributedArray) is of a kind that is distributed over the ranks: use redistribute",
+            psr.zeros(DESC),
+            {},
+        ),
         ("window = [3:40] of source (ndarray), which holds an array of shape (30, 20)", WHOLE, {"window": np.s_[3:40]}),
         ("source (Recorded) has elements of F4, which NumPy does not have", Recorded(WHOLE, dtype="F4"), {}),
     ]
