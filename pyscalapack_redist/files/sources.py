@@ -86,8 +86,8 @@ def describe(source: Any) -> FileArray:
     name = name_of(source)
     if isinstance(source, Distributed) or adapter_of(source) is not None:
         raise FileError(
-            f"{name} is of a kind that is distributed over the ranks: use redistribute, or numpy.asarray of it if each rank has "
-            "it whole"
+            f"{name} is of a kind that is distributed over the ranks: use redistribute, or numpy.asarray of it if each rank "
+            "has it whole"
         )
     with named_errors(name):
         lengths = source.shape if hasattr(source, "shape") else source.get_shape()
