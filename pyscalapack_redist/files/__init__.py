@@ -1,7 +1,8 @@
-"""Distributed arrays in files, read and written by all ranks at once: .npy, raw binary, HDF5 and Zarr.
+"""Distributed arrays in files, read and written by all ranks at once: .npy, raw binary, HDF5 and Zarr; read also safetensors.
 
 Modules, from the public functions down: checkpoint (many arrays in one file); containers (the formats of such files);
-load_and_save; contents (formats and windows); slabs; binary_file, hdf5, zarr_store; replacement.
+load_and_save; sources (objects that are sliced in place of files); contents (formats and windows); slabs; safetensors,
+binary_file, hdf5, zarr_store; replacement.
 """
 
 from __future__ import annotations

@@ -41,12 +41,14 @@ from .containers import (
     Container,
     Entry,
     Place,
+    ReadableContainer,
     check_names,
     check_text,
     checked_attribute,
     container_of,
+    readable_container_of,
 )
-from .contents import FilePart, checked_path, is_folder_name, is_hdf5, is_zarr
+from .contents import FilePart, checked_path, is_folder_name, is_hdf5, is_safetensors, is_zarr
 from .load_and_save import array_file, load, local_array
 from .replacement import remove_ended, replace_file
 from .slabs import as_file_error, identity_of, on_all, on_first, one_file
@@ -346,7 +348,7 @@ class FileContents(Mapping[str, Any]):
     """
 
     def __init__(
-        self, container: Container, comm: MPI.Intracomm, entries: Mapping[str, Entry], identity: Mapping[str, Any]
+        self, container: ReadableContainer, comm: MPI.Intracomm, entries: Mapping[str, Entry], identity: Mapping[str, Any]
     ) -> None:
         self._container, self._comm, self._entries, self._identity = container, comm, entries, identity
         self._group = group_of(comm)
@@ -515,7 +517,7 @@ def _listed(names: Any) -> str:
 @brief
 @holding_interrupts
 def open(path: str | os.PathLike[str], comm: MPI.Intracomm) -> FileContents:
-    """The entries of a file of several arrays: an HDF5 file, a Zarr group, or a folder of `save`. Collective over `comm`.
+    """The entries of a file of several arrays: HDF5, a Zarr group, safetensors, or a folder of `save`. Collective over `comm`.
 
     The first rank reads the names, shapes, dtypes and attributes, for all. Nothing stays open.
 
@@ -544,7 +546,7 @@ def open(path: str | os.PathLike[str], comm: MPI.Intracomm) -> FileContents:
         raise DescriptorError("comm = None: give the communicator of the ranks that load, as in open(path, comm)")
     group = group_of(comm)
     with agreement(group, "open", confirm=True) as agreed:
-        container = as_file_error(lambda: container_of(checked_path(path, None)))
+        container = as_file_error(lambda: readable_container_of(checked_path(path, None)))
         agreed.same("path", container.name)
     entries, identity = on_first(group, container.contents)
     return FileContents(container, comm, entries, identity)
@@ -567,7 +569,7 @@ def holds_several(path: Any, comm: Any) -> bool:
     """Whether a file is one of several arrays; errors are left to `load`. Collective over `comm`, for names that may be."""
     try:
         name = checked_path(path, None)
-        may_be = is_hdf5(name) or is_zarr(name) or is_folder_name(name)
+        may_be = is_hdf5(name) or is_zarr(name) or is_folder_name(name) or is_safetensors(name)
         if not may_be or checked_communicator(comm) is None:
             return False
     except RedistributionError:
@@ -575,7 +577,7 @@ def holds_several(path: Any, comm: Any) -> bool:
 
     def look() -> bool:
         with suppress(OSError, LibraryError):
-            return container_of(name).holds_several()
+            return readable_container_of(name).holds_several()
         return False
 
     return on_first(group_of(comm), look)

@@ -1,4 +1,5 @@
-"""Containers: files with many arrays and values by name. HDF5 files, Zarr groups, and folders of .npy files with an index.
+"""Containers: files with many arrays and values by name. HDF5 files, Zarr groups, and folders of .npy files with an index; and
+safetensors, which are only read.
 
 A container knows how the entries are laid down; `checkpoint` decides what is written and when. All methods are for the first
 rank alone. What makes an entry's kind come back is an attribute of its data set, `MARK`, which other programs may ignore.
@@ -24,9 +25,19 @@ import numpy as np
 
 from ..errors import ArrayError, FileError, RedistributionError, shown
 from .binary_file import allocate
-from .contents import check_ordinary, is_folder_name, is_hdf5, is_zarr, named_errors, npy_header, read_npy_header
+from .contents import (
+    check_ordinary,
+    is_folder_name,
+    is_hdf5,
+    is_safetensors,
+    is_zarr,
+    named_errors,
+    npy_header,
+    read_npy_header,
+)
 from .hdf5 import library as hdf5_library
 from .replacement import bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
+from .safetensors import tensors
 from .slabs import identity_of
 from .zarr_store import check_array_store, metadata_file
 from .zarr_store import library as zarr_library
@@ -190,55 +201,22 @@ class Place(NamedTuple):
     dataset: str | None
 
 
-class Container(ABC):
-    """A file of many entries in one format. The methods are for the first rank; errors are FileErrors and LibraryErrors.
+class ReadableContainer(ABC):
+    """A file of many entries in one format, to read. Methods are for the first rank; errors are FileErrors and LibraryErrors.
 
     Parameters
     ----------
     name : str
         The file or folder.
-
-    Attributes
-    ----------
-    target : str
-        The file or folder that is renamed to make a new container valid.
-    is_atomic : bool
-        Whether entries are added in one step, by a rename.
     """
 
-    is_atomic = False
-
     def __init__(self, name: str) -> None:
-        self.name = self.target = name
-
-    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
-        """Make what must be there before the temporary file."""
-
-    @abstractmethod
-    def check(self, target: str) -> None:
-        """Raise a FileError unless the existing target may be replaced."""
-
-    @abstractmethod
-    def create(
-        self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
-    ) -> dict[str, Place]:
-        """Make all data sets at `path`, those of values with their contents; the places of the arrays of all ranks."""
-
-    @abstractmethod
-    def discard(self) -> None:
-        """Remove what `create` has added to an existing container, after an error."""
-
-    def replaced(self) -> list[str]:
-        """Remove the data of the container that has been replaced; what killed saves have left there."""
-        return []
-
-    def check_unchanged(self) -> None:  # noqa: B027 - only of those that read the old index before they replace it
-        """Raise a FileError if another program has changed what `create` has read."""
+        self.name = name
 
     @property
     def index(self) -> str:
         """The file whose replacement shows that the container was replaced."""
-        return self.target
+        return self.name
 
     @abstractmethod
     def holds_several(self) -> bool:
@@ -261,6 +239,52 @@ class Container(ABC):
         """Where an array of all ranks is read."""
         return Place(self.name, self.name, name)
 
+
+class Container(ReadableContainer):
+    """A file of many entries in one format, to read and write.
+
+    Attributes
+    ----------
+    target : str
+        The file or folder that is renamed to make a new container valid.
+    is_atomic : bool
+        Whether entries are added in one step, by a rename.
+    """
+
+    is_atomic = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.target = name
+
+    def prepare(self) -> None:
+        """Make what must be there before the temporary file."""
+
+    @abstractmethod
+    def check(self, target: str) -> None:
+        """Raise a FileError unless the existing target may be replaced."""
+
+    @abstractmethod
+    def create(
+        self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
+    ) -> dict[str, Place]:
+        """Make all data sets at `path`, those of values with their contents; the places of the arrays of all ranks."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what `create` has added to an existing container, after an error."""
+
+    def replaced(self) -> list[str]:
+        """Remove the data of the container that has been replaced; what killed saves have left there."""
+        return []
+
+    def check_unchanged(self) -> None:
+        """Raise a FileError if another program has changed what `create` has read."""
+
+    @property
+    def index(self) -> str:
+        return self.target
+
     def check_new(self, names: list[str]) -> None:
         """Raise a FileError if names to add are in the container, or cannot be beside those that are."""
         existing = self.read()
@@ -274,8 +298,8 @@ class Container(ABC):
 
 
 def container_of(name: str) -> Container:
-    """The container of a name, by its ending."""
-    if is_hdf5(name):
+    """The container of a name, by its ending, to write."""
+    if is_hdf5(name) and not name.lower().endswith(".nc"):
         return Hdf5File(name)
     if is_zarr(name):
         return ZarrGroup(name)
@@ -285,6 +309,34 @@ def container_of(name: str) -> Container:
             "whose name has no ending"
         )
     return Folder(name)
+
+
+def readable_container_of(name: str) -> ReadableContainer:
+    """The container of a name, by its ending, to read: also of formats that are not written."""
+    if is_hdf5(name):
+        return Hdf5File(name)
+    return SafetensorsFile(name) if is_safetensors(name) else container_of(name)
+
+
+class SafetensorsFile(ReadableContainer):
+    """The tensors of a safetensors file, or of a sharded model by its index."""
+
+    def holds_several(self) -> bool:
+        return True
+
+    def read(self) -> dict[str, Entry]:
+        return {
+            name: Entry(ARRAY if array.shape else SCALAR, array.shape, array.dtype)
+            for name, (_, array) in tensors(self.name).items()
+        }
+
+    def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
+        placed = tensors(self.name)
+        values = {}
+        for name, entry in entries.items():
+            path, array = placed[name]
+            values[name] = entry.restored(np.fromfile(path, array.dtype, 1, offset=array.offset)[0])
+        return values
 
 
 class Hdf5File(Container):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from ..layout.array_arithmetic import Distributed
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor, fit_local_array
 from ..layout.dtypes import dtype_digest, foreign_dtypes
-from ..layout.tiles import LayoutArgument, Tiles, layout_on
+from ..layout.tiles import LAYOUTS, LayoutArgument, Tiles, layout_on
 from ..redistribution import plan_between
 from ..tracebacks import brief
 from .binary_file import BinaryFile
@@ -42,12 +43,16 @@ from .contents import (
     is_hdf5,
     is_npy,
     is_raw,
+    is_safetensors,
     is_zarr,
     read_npy_header,
+    shape_of_region,
 )
 from .hdf5 import Hdf5, library, read_dataset
 from .replacement import check_regular, replace_file
-from .slabs import ArrayFile, as_file_error, on_all, on_first, one_file
+from .safetensors import Safetensors, find_tensor, read_tensor
+from .slabs import ArrayFile, StoredArray, as_file_error, on_all, on_first, one_file
+from .sources import Sliceable, Source, check_apart, describe, is_source, name_of
 from .zarr_store import ZarrStore, check_array_store, read_array
 from .zarr_store import library as zarr_library
 
@@ -58,7 +63,7 @@ DATASET = "data"
 @overload
 def load(
     array: D,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sliceable,
     /,
     *,
     order: str | None = None,
@@ -72,7 +77,7 @@ def load(
 
 @overload
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sliceable,
     comm: MPI.Intracomm,
     /,
     *,
@@ -81,6 +86,7 @@ def load(
     dataset: str | None = None,
     names: Sequence[str] | None = None,
     layouts: Mapping[str, Any] | None = None,
+    window: Window = None,
     progress: bool = False,
 ) -> Any: ...
 
@@ -88,7 +94,7 @@ def load(
 @overload
 def load(
     desc: LayoutArgument,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sliceable,
     out: NDArray[Any] | None = None,
     *,
     dtype: DTypeLike | None = None,
@@ -105,7 +111,7 @@ def load(
 @brief
 @holding_interrupts
 def load(
-    desc: LayoutArgument | Distributed | str | os.PathLike[str],
+    desc: LayoutArgument | Distributed | str | os.PathLike[str] | Sliceable,
     path: Any = None,
     out: NDArray[Any] | None = None,
     *,
@@ -128,21 +134,25 @@ def load(
 
     `load("run.h5", comm)` of a file of several arrays, as `save` of a dict makes it, returns a dict of all that is in it: each
     value as it was, and arrays in balanced rows, or in `layouts`, on any number of ranks. So does a file that other programs
-    have made, if it is HDF5 without a data set "data", or a Zarr group; numbers and text come as values. `open` shows what is
-    in such a file.
+    have made, if it is HDF5 without a data set "data", a Zarr group, or a safetensors file or model; numbers and text come as
+    values. `open` shows what is in such a file.
+
+    In place of a file it takes an object that can be sliced and has `shape` and `dtype` (or `get_shape()` and `get_dtype()`): a
+    data set of h5py or netCDF4, an array of zarr or tensorstore, a memory map, a slice object of safetensors. Each rank slices
+    its own object, whole chunks if it has `chunks`, and all of these must have the same elements.
 
     The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .nc (netCDF-4, which is HDF5),
-    .zarr (a Zarr store in a directory, of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz
-    or .csv, are an error, unless `offset` has the byte where elements begin. Of chunks, in HDF5 and Zarr, each rank reads
-    whole ones. HDF5's virtual and external data sets, and numbers of types that NumPy has not, are read by the first rank for
-    all, with a RuntimeWarning.
+    .zarr (a Zarr store in a directory, of version 3 or 2, by zarr), .safetensors (also .safetensors.index.json, the index of a
+    sharded model), others raw binary. Suffixes of other formats, such as .npz or .csv, are an error, unless `offset` has the
+    byte where elements begin. Of chunks, in HDF5 and Zarr, each rank reads whole ones. HDF5's virtual and external data sets,
+    and numbers of types that NumPy has not, are read by the first rank for all, with a RuntimeWarning.
 
     Parameters
     ----------
     desc : Descriptor, or nine integers
         Layout of the result. The array in the file, or its window, must have its shape; for a sub-array, the sub-array's.
-    path : str or path
-        The file, equal on all ranks; all must have access to it.
+    path : str, path or object with slices
+        The file, equal on all ranks; all must have access to it. Or an object with slices, of one shape and dtype on all ranks.
     out : ndarray, optional
         This rank's local array to read into. Required if `desc` is a sub-array; only the sub-array is written.
     layout : {"rows", "columns"}, optional
@@ -155,8 +165,9 @@ def load(
     offset : int, optional
         Byte of a raw file where the array begins; the file may be longer. By default the array is the whole file.
     dataset : str, optional
-        Name of the data set in an HDF5 file, "data" by default; or of the array in a Zarr group, by default the store's own.
-        Fill values and scale factors of netCDF are not applied.
+        Name of the data set in an HDF5 file, "data" by default; or of the array in a Zarr group, by default the store's own; or
+        of the tensor in a safetensors file or a sharded model, by default the only one. Fill values and scale factors of netCDF
+        are not applied.
     window : slice or tuple of slice, optional
         Part of the file's array to read, such as `np.s_[10:50, :]`. As in `desc[10:50, :]`, negative bounds count from the end,
         `...` stands for all remaining dimensions, and a step must be 1.
@@ -183,13 +194,16 @@ def load(
     FileError
         The file does not exist, is too short, has another shape or dtype, or holds Python objects; or ranks see different files
         of that name; or HDF5 finds it open for writing; or it was replaced or changed while it was read, and `out` has parts of
-        it. On all ranks.
+        it. On all ranks. Or a slice of an object failed on this rank, or has another shape or dtype than the object says, or
+        masked elements.
     ArrayError, DescriptorError, LibraryError
-        An argument is invalid on this rank, or h5py or zarr is missing.
+        An argument is invalid on this rank, or h5py, zarr or ml_dtypes is missing.
     CollectiveError
         An argument is invalid on another rank, or a rank could not read.
     """
-    if isinstance(desc, str | os.PathLike):
+    if isinstance(desc, str | os.PathLike) or (
+        isinstance(path, MPI.Comm) and not isinstance(desc, (Distributed, *LAYOUTS))
+    ):
         if comm is not None and path is not None:
             raise ArrayError(
                 f"load(path, comm) takes a file and a communicator, which is given twice: {shown(path)}, {comm!r}"
@@ -217,28 +231,37 @@ def load(
         else:
             load(desc.desc, path, desc.local, dtype=dtype, **options)
         return desc
-    desc = layout_on(desc, comm)
+    layout_of_result: Any = desc
+    desc = layout_on(layout_of_result, comm)
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)
 
-    def check() -> tuple[str, np.dtype[Any] | None, NDArray[Any] | None]:
+    def check() -> tuple[str, FileArray | None, np.dtype[Any] | None, NDArray[Any] | None]:
         if layout is not None:
             raise DescriptorError(f"layout = {shown(layout)} is for load(path, comm); here {desc!r} is the layout")
         if names is not None or layouts is not None:
             raise FileError(f"names= and layouts= are for load(path, comm); {desc!r} is one layout, and dataset= the name")
-        name = checked_path(path, dataset)
-        if offset is None:
+        name, sliced = _read_source(path, dataset) if is_source(path) else (checked_path(path, dataset), None)
+        if sliced is None and offset is None:
             check_format(name, NOT_READ)
         wanted = _wanted_dtype(out, dtype)
         bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
-        part.check(name)
-        return name, wanted, None if out is None else local_array("out", out, desc)
+        part.check(name, sliced is None and is_raw(name))
+        local = None if out is None else local_array("out", out, desc)
+        check_apart(path, local)
+        return name, sliced, wanted, local
 
     with agreement(group, "load", learn=True, confirm=True) as agreed:
-        name, wanted, local = as_file_error(check)
-        _same(agreed, desc, ("load", name, *part.key, dataset), wanted)
+        name, sliced, wanted, local = as_file_error(check)
+        what = name if sliced is None else f"an array of shape {sliced.shape} and dtype {sliced.dtype}"
+        _same(agreed, desc, ("load", what, *part.key, dataset), wanted)
     wanted = agreed.result
-    file = array_file(group, name, name, dataset)
-    with one_file(group, file.identity()):
+    with contextlib.ExitStack() as unchanged:
+        file: StoredArray
+        if sliced is not None:
+            file = Source(group, path, sliced)
+        else:
+            file = array_file(group, name, name, dataset)
+            unchanged.enter_context(one_file(group, file.identity()))
         array = file.locate(part, desc, wanted)
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
@@ -424,7 +447,7 @@ def save(
         if window is None:
             part.check_new(name, dataset)
         else:
-            part.check(name)
+            part.check(name, is_raw(name))
             check_not_mapped(name, local)
         checked_chunking = chunking.checked(name, desc.shape, window is None)
         own = local_array("local", local, desc)
@@ -485,14 +508,15 @@ def _same(agreed: agreement, desc: Descriptor, call: tuple[object, ...], dtype: 
 def shape_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> tuple[int, ...]:
-    """Shape of the array in a .npy, HDF5 or netCDF-4 file, or a Zarr store. Not collective, but with `comm`, then over it.
+    """Shape of the array in a file or a Zarr store. Not collective, but with `comm`, then collective over it.
 
     Only the header is read. `Descriptor(shape_of(path, comm=comm), block, grid)` is a layout to load the file.
 
     Parameters
     ----------
     path : str or path
-        The file. Its name must end in .npy, .h5, .hdf5, .nc or .zarr; raw files have no header.
+        The file. Its name must end in .npy, .h5, .hdf5, .nc, .zarr, .safetensors or .safetensors.index.json; raw files have no
+        header.
     dataset : str, optional
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -510,7 +534,7 @@ def shape_of(
         The file does not exist, is too short, has another format or no such data set, or holds Python objects; or `comm` is no
         intra-communicator.
     LibraryError
-        h5py or zarr is missing.
+        h5py, zarr or ml_dtypes is missing.
     """
     return _described(path, dataset, comm).shape
 
@@ -519,7 +543,7 @@ def shape_of(
 def dtype_of(
     path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
 ) -> np.dtype[Any]:
-    """Dtype of the array in a .npy, HDF5 or netCDF-4 file, or a Zarr store. Not collective, but with `comm`, then over it.
+    """Dtype of the array in a file or a Zarr store. Not collective, but with `comm`, then collective over it.
 
     Parameters
     ----------
@@ -537,6 +561,28 @@ def dtype_of(
         As for `shape_of`.
     """
     return _described(path, dataset, comm).dtype
+
+
+def shape_to_load(path: object, dataset: object, window: Window, group: MPIGroup) -> tuple[int, ...]:
+    """Shape of what `load` reads: of the array, or of its window, on the first rank. Collective."""
+    part = FilePart(window, None, None, None)
+
+    def read() -> tuple[int, ...]:
+        if is_source(path):
+            name, array = _read_source(path, dataset)
+        else:
+            name, array = checked_path(path, dataset), _read_description(path, dataset)
+        part.check(name, False)
+        return shape_of_region(part.region(array.shape, name))
+
+    return on_first(group, read)
+
+
+def _read_source(source: object, dataset: object) -> tuple[str, FileArray]:
+    """Name and array of an object that can be sliced."""
+    if dataset is not None:
+        raise FileError(f"dataset = {shown(dataset)} is for names of files; here {shown(source)} is the array")
+    return name_of(source), describe(source)
 
 
 def _described(path: object, dataset: object, comm: object) -> FileArray:
@@ -563,6 +609,8 @@ def _read_description(path: object, dataset: object) -> FileArray:
             return read_array(zarr_library(name), name, str(dataset or ""), name)
         if is_npy(name):
             return read_npy_header(name)
+        if is_safetensors(name):
+            return read_tensor(*find_tensor(name, None if dataset is None else str(dataset)))
     except OSError as error:
         if isinstance(error, FileError):
             raise
@@ -580,6 +628,8 @@ def array_file(
     """The file at `path`, in the format of `name`. Collective."""
     if is_zarr(name):
         return ZarrStore(group, path, name, dataset or "", chunking)
+    if is_safetensors(name):
+        return Safetensors(group, path, dataset)
     return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else BinaryFile(group, path, name)
 
 

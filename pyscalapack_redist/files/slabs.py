@@ -223,10 +223,59 @@ def _processes_along(shape: Sequence[int], ranks: int) -> tuple[int, ...]:
     return tuple(processes)
 
 
-# -- files whose arrays move in slabs
+# -- arrays that are read, and files that are written, in slabs
 
 
-class ArrayFile(ABC):
+class StoredArray(ABC):
+    """An array that ranks read in slabs.
+
+    Parameters
+    ----------
+    group : MPIGroup
+        The ranks.
+    name : str
+        The array's file in messages.
+    callers : int
+        Number of ranks that open it: the first ones.
+    """
+
+    def __init__(self, group: MPIGroup, name: str, callers: int) -> None:
+        self.group, self.name, self.callers = group, name, callers
+
+    @abstractmethod
+    def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
+        """The array or window, checked against the layout; a raw file has elements of `dtype`. Collective."""
+
+    @abstractmethod
+    def opened(self, mode: str) -> AbstractContextManager[Any]:
+        """Open the file to read ("r") or to write ("r+"); at the end close it, after bringing it to the disk. Collective."""
+
+    @abstractmethod
+    def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Read this rank's part of a slab, as an array of `dtype`."""
+
+    def read(
+        self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
+    ) -> None:
+        """Read an array into `out`, this rank's local array, of `dtype`. The first rank reports the progress. Collective."""
+
+        def read_part(slab: Slab) -> NDArray[Any] | None:
+            return None if slab.layout.coords is None else self.read_part(file, array, slab, dtype)
+
+        with self.opened("r") as file, self._progress("load", array, desc, progress) as advance:
+            for slab in slabs(desc, array, array.read_unit, self.callers):
+                part = on_all(self.group, functools.partial(read_part, slab))
+                # On the whole communicator, here and below: some ranks may have no part of a slab.
+                plan_between(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
+                advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
+
+    def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
+        """The progress of a call, on the first rank if it asks for that."""
+        total = math.prod(desc.shape) * array.dtype.itemsize
+        return progress_bar(call, str(self.name), total, bool(shown) and self.group.rank == 0)
+
+
+class ArrayFile(StoredArray):
     """A file of one format, whose array is read and written in slabs.
 
     Parameters
@@ -247,16 +296,13 @@ class ArrayFile(ABC):
     """
 
     def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
-        self.group, self.path, self.name, self.callers = group, path, name, callers
+        super().__init__(group, name, callers)
+        self.path = path
         self.origin: dict[str, Any] | None = None
 
     def identity(self) -> str:
         """The file that identifies the array; for a format of one file, that file. Collective."""
         return self.path
-
-    @abstractmethod
-    def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """The array or window in the file, checked against the layout; a raw file has elements of `dtype`. Collective."""
 
     @abstractmethod
     def create(self, target: str, array: FileArray) -> FileArray:
@@ -270,31 +316,8 @@ class ArrayFile(ABC):
             )
 
     @abstractmethod
-    def opened(self, mode: str) -> AbstractContextManager[Any]:
-        """Open the file to read ("r") or to write ("r+"); at the end close it, after bringing it to the disk. Collective."""
-
-    @abstractmethod
-    def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Read this rank's part of a slab, as an array of `dtype`."""
-
-    @abstractmethod
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         """Write this rank's part of a slab, which is contiguous in the array's order."""
-
-    def read(
-        self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
-    ) -> None:
-        """Read an array into `out`, this rank's local array, of `dtype`. The first rank reports the progress. Collective."""
-
-        def read_part(slab: Slab) -> NDArray[Any] | None:
-            return None if slab.layout.coords is None else self.read_part(file, array, slab, dtype)
-
-        with self.opened("r") as file, self._progress("load", array, desc, progress) as advance:
-            for slab in slabs(desc, array, array.read_unit, self.callers):
-                part = on_all(self.group, functools.partial(read_part, slab))
-                # On the whole communicator, here and below: some ranks may have no part of a slab.
-                plan_between(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
-                advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 
     def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
         """Write this rank's local array into the file, which is there, and see it on the disk. Collective.
@@ -317,8 +340,3 @@ class ArrayFile(ABC):
                 self.write_part(file, array, slab, part)
 
         on_all(self.group, write)
-
-    def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
-        """The progress of a call, on the first rank if it asks for that."""
-        total = math.prod(desc.shape) * array.dtype.itemsize
-        return progress_bar(call, str(self.name), total, bool(shown) and self.group.rank == 0)

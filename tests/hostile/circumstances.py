@@ -209,9 +209,9 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
     "sizes of formats, or of what does not hang on an array": (
         "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER", "comm.vote.MOST_CHARACTERS",
         "engine.choose.COPIED", "engine.choose.ELEMENT", "files.checkpoint.MOST_BITS", "files.containers.FORMAT",
-        "files.contents.LONGEST", "files.hdf5_storage.GROWTH",
-        "files.hdf5_storage.USER_BLOCK", "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN",
-        "linalg.cache.BLOCK", "scalapack.calls.OPERAND_INTEGERS",
+        "files.contents.LONGEST", "files.hdf5_storage.GROWTH", "files.hdf5_storage.USER_BLOCK", "files.safetensors.LONGEST",
+        "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN", "linalg.cache.BLOCK",
+        "scalapack.calls.OPERAND_INTEGERS",
     ),
     "names for numbers": (
         "comm.groups.CREATION_TAG", "comm.series.FAILED", "engine.bound.ONE", "engine.bound.ZERO", "engine.messages.NONE",

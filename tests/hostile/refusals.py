@@ -121,7 +121,7 @@ def not_compared(case: Any) -> bool:
         return True
     if "alpha beta" in case.operation and case.setting.values in EDGES:  # a real factor of a complex number
         return True
-    return bool(re.search("load|dtype_of", case.operation)) and case.setting.dtype in OF_NO_FILE
+    return bool(re.search("load(?! source)|dtype_of", case.operation)) and case.setting.dtype in OF_NO_FILE
 
 
 EDGES = (

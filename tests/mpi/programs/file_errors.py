@@ -78,7 +78,7 @@ def reading(folder: Path) -> None:
         ("cannot hold without loss", load(good, dtype="f4")),
         ("cannot hold without loss", lambda: psr.load(psr.DistributedArray(DESC, DESC.zeros("f4")), good)),
         ("order = 'F' is for raw files", load(good, order="F")),
-        ("dataset = 'x' is for HDF5 and Zarr", load(good, dataset="x")),
+        ("dataset = 'x' is for HDF5, Zarr and safetensors", load(good, dataset="x")),
         ("dataset = '/' must be the name of a data set", load(folder / "x.h5", dataset="/")),
         *((f"path = {name!r} must name a file, without NUL", load(name)) for name in ("", "a\0b.npy")),
         ("dtype = float32, but out has dtype float64: omit dtype", load(good, out=DESC.zeros(), dtype="f")),
