@@ -491,7 +491,8 @@ def check_not_mapped(name: str, local: object) -> None:
     """Refuse memory that is a map of the file: it would change while it is written."""
     part: object = local
     while part is not None:
-        if isinstance(part, np.memmap) and os.path.exists(name) and os.path.samefile(part.filename, name):  # type: ignore[arg-type]
+        path = part.filename if isinstance(part, np.memmap) else None  # nor has an empty part of a map one
+        if path is not None and os.path.exists(name) and os.path.samefile(path, name):
             raise FileError(f"local is a map of {name}, which is written: save a copy, local.copy()")
         part = getattr(part, "base", None)
 

@@ -25,6 +25,7 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.files import slabs
 from pyscalapack_redist.files.binary_file import BinaryFile
+from pyscalapack_redist.files.hdf5 import Hdf5
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -400,6 +401,7 @@ def hdf5(folder: Path) -> None:
     links = folder / "links.h5"
     warned = folder / "warned.h5"
     on_first(lambda: make_external(warned))
+    Hdf5._has_warned = False  # whatever programs this process has run before
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
