@@ -15,7 +15,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from .contents import (
     npy_header,
     read_npy_header,
 )
+from .hdf5 import check_closed, opened_file
 from .hdf5 import library as hdf5_library
 from .replacement import bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
 from .safetensors import tensors
@@ -346,6 +347,13 @@ class Hdf5File(Container):
         super().__init__(name)
         self._added: list[str] = []
 
+    @contextmanager
+    def _opened(self, path: str, mode: str) -> Iterator[Any]:
+        h5py = hdf5_library(self.name)
+        with opened_file(h5py, path, mode, self.name) as file:
+            check_closed(h5py, file, self.name)
+            yield file
+
     def check(self, target: str) -> None:
         check_regular(target)
 
@@ -356,7 +364,7 @@ class Hdf5File(Container):
         self._check_space(temporary_name(target), os.path.getsize(target) if appends else 0, entries)
         if not appends and os.path.exists(target):  # as private as the old one may be
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with named_errors(self.name), h5py.File(path, "r+" if appends else "w") as file:
+        with self._opened(path, "r+" if appends else "w") as file:
             if is_marked:
                 file.attrs[MARK] = FORMAT
             for name, entry in entries.items():
@@ -398,16 +406,14 @@ class Hdf5File(Container):
             )
 
     def discard(self) -> None:
-        h5py = hdf5_library(self.name)
         if not self._added:
             return
-        with suppress(OSError, KeyError), h5py.File(self.target, "r+") as file:
+        with suppress(OSError, KeyError), self._opened(self.target, "r+") as file:
             for name in filter(file.__contains__, self._added):
                 del file[name]
 
     def holds_several(self) -> bool:
-        h5py = hdf5_library(self.name)
-        with named_errors(self.name), h5py.File(self.name, "r") as file:
+        with self._opened(self.name, "r") as file:
             return MARK in file.attrs or "data" not in file
 
     def read(self) -> dict[str, Entry]:
@@ -417,7 +423,7 @@ class Hdf5File(Container):
             if isinstance(item, h5py.Dataset):
                 entries[name] = self._entry(h5py, item)
 
-        with named_errors(self.name), h5py.File(self.name, "r") as file:
+        with self._opened(self.name, "r") as file:
             file.visititems(visit)
         return entries
 
@@ -439,7 +445,7 @@ class Hdf5File(Container):
 
     def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
         h5py, values = hdf5_library(self.name), {}
-        with named_errors(self.name), h5py.File(self.name, "r") as file:
+        with self._opened(self.name, "r") as file:
             for name, entry in entries.items():
                 item = file[name]
                 is_text = h5py.check_string_dtype(item.dtype) is not None and entry.kind not in (WHOLE, SCALAR)
@@ -731,9 +737,9 @@ def _entry_of(facts: Mapping[str, Any]) -> Entry:
         raise ValueError(f"an entry of the kind {facts['kind']!r} is unknown")
     forms = facts["forms"]
     attributes = {key: _from_json(value, forms.get(key)) for key, value in facts["attributes"].items()}
-    value = facts.get("value")
+    value, file = facts.get("value"), facts.get("file", "")
+    if os.path.isabs(file) or os.pardir in file.split(os.sep):
+        raise ValueError(f"an entry is in {file!r}, which is not in the folder")
     if facts["kind"] == "complex":
         value = _from_json(value, "complex")
-    return Entry(
-        facts["kind"], tuple(facts["shape"]), _dtype_of(facts["dtype"]), attributes, value, facts.get("file", "")
-    )
+    return Entry(facts["kind"], tuple(facts["shape"]), _dtype_of(facts["dtype"]), attributes, value, file)
