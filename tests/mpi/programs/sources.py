@@ -243,7 +243,17 @@ def models(folder: Path) -> None:
     assert np.array_equal(local, part.from_function(lambda i, j: WHOLE.astype(ml_dtypes.bfloat16)[i + 3, j + 15]))  # type: ignore[arg-type]
     only = folder / "only.safetensors"
     on_first(lambda: save_file({"x": WHOLE}, only))
-    assert psr.load(only, WORLD).shape == SHAPE  # it has one tensor: no dataset=
+    assert np.array_equal(psr.load(DESC, only), psr.load(DESC, only, dataset="x"))  # it has one tensor: no dataset=
+    assert list(psr.load(only, WORLD)) == ["x"]
+    on_first(lambda: save_file({"x": WHOLE, "number": np.array(1.5)}, folder / "number.safetensors"))
+    contents = psr.open(folder / "number.safetensors", WORLD)
+    assert (contents.shapes, contents["number"]) == ({"number": (), "x": SHAPE}, 1.5)
+    model = psr.load(index, WORLD, layouts={"layers/1": DESC})
+    assert sorted(model) == sorted(weights)
+    assert model["layers/1"].desc == DESC
+    for name, whole in (each for tensors in parts.values() for each in tensors.items()):
+        assert np.array_equal(model[name].gather(None), whole), name  # type: ignore[arg-type]
+    fails("several arrays go into HDF5", lambda: psr.save({"x": contents["x"]}, folder / "new.safetensors"))
 
     spans: list[range] = []
     read = binary_file.read_bytes
