@@ -46,9 +46,8 @@ FOREIGN = {
     ".parquet": "Parquet",
     ".pkl": "Python's pickle",
     ".pt": "PyTorch's format",
-    ".safetensors": "safetensors",
 }
-NOT_MADE = {".nc": "netCDF, whose dimensions are not those of one array,"}  # but read
+NOT_MADE = {".nc": "netCDF, whose dimensions are not those of one array,", ".safetensors": "safetensors"}  # but read
 
 NOT_READ = (
     "cannot be read: use a .npy, .h5 or .zarr file; if this file contains the elements as they are in memory, give dtype= and "
@@ -63,7 +62,7 @@ def check_format(name: str, refusal: str) -> None:
     """Raise a FileError for a file with the suffix of an unsupported format."""
     ending = os.path.splitext(name)[1].lower()
     formats = FOREIGN if refusal is NOT_READ else FOREIGN | NOT_MADE
-    if ending in formats and not (refusal is NOT_READ and is_safetensors(name)):
+    if ending in formats and not (refusal is NOT_READ and is_safetensors(name)):  # of which an index ends in .json
         raise FileError(f"{name}: {formats[ending]} {refusal}")
 
 

@@ -360,12 +360,12 @@ def netcdf(folder: Path) -> None:
             assert np.array_equal(array.local, whole[array.desc.global_indices(0)]), name
             assert psr.shape_of(path, dataset=name, comm=WORLD) == whole.shape
         assert psr.dtype_of(path, dataset="plain") == np.dtype(">f4")
-        with pytest.raises(
-            psr.FileError,
-            match="has no data set 'data'; it has group, ",
-        ):
-            psr.load(path, WORLD)
+        with pytest.raises(psr.FileError, match="has no data set 'data'; it has group, "):
+            psr.load(box, path)
         WORLD.Barrier()
+        contents = psr.load(path, WORLD)  # of all variables
+        assert np.array_equal(contents["plain"].gather(None), numbers[0])
+        assert np.array_equal(contents["group/packed"].gather(None), numbers)
     desc, old = psr.Descriptor((6, 4), 2, psr.ProcessGrid((SIZE, 1), WORLD)), folder / "old.nc"
     on_first(lambda: old.write_bytes(b"CDF\2" + bytes(100)))
     for call in (lambda: psr.load(desc, old), lambda: psr.load(old, WORLD), lambda: psr.shape_of(old, comm=WORLD)):
