@@ -47,6 +47,10 @@ RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
         (5, "--points 300 --iterations 9 --phases 0,2,4 1-3 4 --block 7 --no-relabel", []),
     ],
     "overlap": [(2, "--order 70 --columns 16 --points 2", [])],
+    "normal_equations": [
+        (2, "--unknowns 60", ["60 unknowns on 2 ranks"]),
+        (4, "--unknowns 3", ["3 unknowns on 4 ranks"]),  # a rank has no row
+    ],
     "producer_consumer": [(4, "--producers 2 --points 31 --frames 40 --steps 2 --block 4", [])],
 }
 PROGRAMS = {path.stem for path in EXAMPLES.glob("*.py") if '__name__ == "__main__"' in path.read_text()}
@@ -120,7 +124,14 @@ def went_on(text: str, words: str) -> None:
         assert float(sent) + float(kept) == pytest.approx(n * (n + 3) * 8 / 1e6, abs=0.02)
 
 
+def solved_both_ways(text: str, words: str) -> None:
+    residuals = dict(re.findall(r"^(all ranks|gathered) .* ms, residual (\S+)$", text, re.MULTILINE))
+    assert {*residuals} == {"all ranks", "gathered"}
+    assert max(map(float, residuals.values())) < 1e-12
+
+
 CHECKS = {
+    "normal_equations": solved_both_ways,
     "fft3d": transforms,
     "eigen_phase_change": symmetric_spectrum,
     "row_slabs": solved,
@@ -154,6 +165,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "malleable_solver": [
         ("--phases 0-2", "0-2 must be ascending and below 2, the number of ranks"),
         ("--tolerance 2", "--tolerance 2.0: it must be at least 1e-14 and below 1"),
+    ],
+    "normal_equations": [
+        ("--damping nan", "--damping nan: it must be a finite number"),
+        ("--damping -3", "the matrix is not positive definite"),
     ],
     "fft3d": [
         ("--grid 3x2", "--grid 3x2: it must be PxQ with P Q = 2"),
