@@ -152,6 +152,19 @@ def test_pages_of_the_api_say_how_to_read_them_without_the_site(page: Path) -> N
     assert pydoc.locate(name).__doc__
 
 
+def test_the_paper_has_its_sections_and_cites_what_is_in_its_bibliography() -> None:
+    _, header, text = (ROOT / "paper.md").read_text().split("---\n", 2)
+    assert "bibliography: paper.bib\n" in header
+    sections = ["Summary", "Statement of need", "State of the field", "Software design", "Research impact statement"]
+    assert re.findall(r"^# (.*)$", text, re.MULTILINE) == [*sections, "References"]
+    assert 750 <= len(text.split()) <= 1750  # the journal's limits
+    keys = re.findall(r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text(), re.MULTILINE)
+    assert {*re.findall(r"@(\w+)", text)} == {*keys}
+    figures = re.findall(r"^!\[.*\\label\{(\S+)\}\]\(\S+\)$", text, re.MULTILINE)
+    assert figures == ["fig:layouts", "fig:speed"]
+    assert [name for name in figures if f"\\autoref{{{name}}}" not in text] == []
+
+
 STAND_INS = {
     "srun": 'echo "srun: $SLURM_NTASKS tasks" && exec {mpiexec} -n "$SLURM_NTASKS" "$@"',
     "module": ":",
