@@ -7,7 +7,7 @@ that belong to its parameters. `by_gathering` sends all rows to rank 0, where Sc
 many programs do (pyGSTi's `custom_solve` for less than 10,000 parameters on less than 100 ranks). `by_all_ranks` has all
 ranks solve: no rank holds the whole matrix, and if it is not positive definite, all ranks raise.
 
-Here the parameters are the amplitudes of Gaussians, whose products J^T J are known, and r is a sum of the same Gaussians.
+Here the parameters are the amplitudes of Lorentzian lines, whose products J^T J are known, and r is a sum of the same lines.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
 
 
 def rows_of(n: int, damping: float, own: NDArray[np.int64]) -> Array:
-    """Rows of J^T J + mu I for Gaussians at 0, 1, ..., n - 1. Not collective."""
+    """Rows of J^T J + mu I for lines of width 1 at 0, 1, ..., n - 1. Not collective."""
     distances = own[:, None] - np.arange(n)
-    rows: Array = np.exp(-0.25 * distances**2) + damping * (distances == 0)
+    rows: Array = 4 / (4.0 + distances**2) + damping * (distances == 0)
     return rows
 
 
