@@ -8,7 +8,9 @@ the program before it prints. All are attributes in the syntax of the documents'
 
 from __future__ import annotations
 
+import math
 import os
+import pydoc
 import re
 import shlex
 import shutil
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.any_mpi
 FIRST = ("README.md", "tutorial.md")  # what a newcomer runs
 SHELL_WORDS = {"cd", "export", "source"}
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```\s*$", re.MULTILINE | re.DOTALL)
 
 KNOWN = re.compile(r"data-continued=yes|data-ranks=[1-9]\d*|data-needs=\w+")
@@ -110,7 +112,9 @@ def blocks(*, parallel: bool) -> list[Any]:
 
 
 def test_pages_are_as_what_they_include() -> None:
-    run = subprocess.run([sys.executable, ROOT / "ci" / "pages", "--check"], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, ROOT / "ci" / "pages", "--check"], capture_output=True, text=True, check=False
+    )
     assert (run.returncode, run.stdout + run.stderr) == (0, "")
     included = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("<!-- from ")]
     assert len(included) >= 6, included
@@ -139,6 +143,61 @@ def test_the_first_program_runs_on_more_ranks_than_its_grid_has(block: Block, tm
     program.write_text(block.code)
     printed = launch.run(program, 5).stdout
     assert [line for line in block.output if line not in printed] == []
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "api").glob("*.md")), ids=lambda page: page.name)
+def test_pages_of_the_api_say_how_to_read_them_without_the_site(page: Path) -> None:
+    (name,) = re.findall(r"`python -m pydoc (\S+)`", page.read_text())
+    assert page.name == "index.md" or f"::: {name}\n" in page.read_text()
+    assert pydoc.locate(name).__doc__
+
+
+def test_the_paper_has_its_sections_and_cites_what_is_in_its_bibliography() -> None:
+    _, header, text = (ROOT / "paper.md").read_text().split("---\n", 2)
+    assert "bibliography: paper.bib\n" in header
+    sections = ["Summary", "Statement of need", "State of the field", "Software design", "Research impact statement"]
+    assert re.findall(r"^# (.*)$", text, re.MULTILINE) == [*sections, "References"]
+    assert 750 <= len(text.split()) <= 1750  # the journal's limits
+    keys = re.findall(r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text(), re.MULTILINE)
+    assert {*re.findall(r"@(\w+)", text)} == {*keys}
+    figures = re.findall(r"^!\[.*\\label\{(\S+)\}\]\(\S+\)$", text, re.MULTILINE)
+    assert figures == ["fig:layouts", "fig:speed"]
+    assert [name for name in figures if f"\\autoref{{{name}}}" not in text] == []
+
+
+STAND_INS = {
+    "srun": 'echo "srun: $SLURM_NTASKS tasks" && exec {mpiexec} -n "$SLURM_NTASKS" "$@"',
+    "module": ":",
+    "redist/bin/activate": 'PATH="{environment}:$PATH"',
+}
+JOB_SCRIPTS = [(page, block) for page in PAGES for block in fenced(page) if "#SBATCH" in block.code]
+
+
+@pytest.mark.parametrize(("page", "script"), JOB_SCRIPTS, ids=[block.name for _, block in JOB_SCRIPTS])
+def test_job_script_runs(page: Path, script: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Slurm makes of it, but for ranks beyond the fourth: `srun` and `module` are stand-ins, first on PATH."""
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"^srun python -m mpi4py (\w+\.py)", script.code, re.MULTILINE)
+    (block,) = (block for block in programs(page) if f" {program}`" in block.before)
+    Path(program).write_text(block.code)
+    Path("redist/bin").mkdir(parents=True)
+    words = {"mpiexec": shlex.join(launch.mpiexec()), "environment": Path(sys.prefix, "bin")}
+    for name, line in STAND_INS.items():
+        Path(name).write_text(f"#!/bin/bash\n{line.format(**words)}\n")
+        Path(name).chmod(0o755)
+    Path("job.sh").write_text(script.code)
+    asked = [
+        re.findall(rf"^#SBATCH .*--{option}=(\d+)", script.code, re.MULTILINE)
+        for option in ("nodes", "ntasks-per-node")
+    ]
+    ranks = min(4, math.prod(int(number) for (number,) in asked))
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    its = {**launch.environment(ranks), "HOME": str(tmp_path), "PATH": path, "SLURM_NTASKS": str(ranks)}
+    with launch.started(["bash", "job.sh"], its) as (process, _, out, err):
+        in_time = launch.ended(process, launch.limit(120), None)
+        assert (in_time, process.returncode) == (True, 0), launch.read(out) + launch.read(err)
+        printed = launch.read(out).partition(f"srun: {ranks} tasks\n")[2]
+    assert printed.strip(), "rank 0 has printed nothing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -48,6 +48,10 @@ RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
     ],
     "overlap": [(2, "--order 70 --columns 16 --points 2", [])],
     "restart": [(2, "--points 20 --steps 4", ["step 4: at most "])],
+    "normal_equations": [
+        (2, "--unknowns 60", ["60 unknowns on 2 ranks"]),
+        (4, "--unknowns 3", ["3 unknowns on 4 ranks"]),  # a rank has no row
+    ],
     "producer_consumer": [(4, "--producers 2 --points 31 --frames 40 --steps 2 --block 4", [])],
 }
 PROGRAMS = {path.stem for path in EXAMPLES.glob("*.py") if '__name__ == "__main__"' in path.read_text()}
@@ -121,7 +125,14 @@ def went_on(text: str, words: str) -> None:
         assert float(sent) + float(kept) == pytest.approx(n * (n + 3) * 8 / 1e6, abs=0.02)
 
 
+def solved_both_ways(text: str, words: str) -> None:
+    residuals = dict(re.findall(r"^(all ranks|gathered) .* ms, residual (\S+)$", text, re.MULTILINE))
+    assert {*residuals} == {"all ranks", "gathered"}
+    assert max(map(float, residuals.values())) < 1e-12
+
+
 CHECKS = {
+    "normal_equations": solved_both_ways,
     "fft3d": transforms,
     "eigen_phase_change": symmetric_spectrum,
     "row_slabs": solved,
@@ -170,6 +181,10 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("--tolerance 2", "--tolerance 2.0: it must be at least 1e-14 and below 1"),
     ],
     "restart": [("--every 0", "argument --every: '0' must be a whole number of at least 1")],
+    "normal_equations": [
+        ("--damping nan", "--damping nan: it must be a finite number"),
+        ("--damping -3", "the matrix is not positive definite"),
+    ],
     "fft3d": [
         ("--grid 3x2", "--grid 3x2: it must be PxQ with P Q = 2"),
         ("--shape 4 0 4", "all must be at least 1"),

@@ -12,9 +12,11 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from packaging.requirements import Requirement
 
 import pyscalapack_redist
 
@@ -117,6 +119,23 @@ def test_recipes_have_the_version_and_the_least_versions_of_pyproject() -> None:
             name, least = requirement.lower().split(">=")
             lines.append(needs.partition(", type")[0].format(name=name, least=least))
         assert [line for line in lines if f"\n{line}" not in recipe.read_text()] == [], recipe
+
+
+def test_the_easyconfig_has_the_version_of_pyproject_and_brings_what_it_needs() -> None:
+    text = (ROOT / "packaging/easybuild/pyscalapack_redist.eb").read_text()
+    recipe: dict[str, Any] = {"SOURCE_TAR_GZ": "%(name)s-%(version)s.tar.gz"}  # a constant of EasyBuild's
+    exec(text, recipe)
+    project = PROJECT["project"]
+    named = (recipe["name"], recipe["version"], recipe["homepage"])
+    assert named == (project["name"], project["version"], project["urls"]["Homepage"])
+    assert f"{project['name']}-{project['version']}-foss-{recipe['toolchain']['version']}.eb" in text
+    in_bundles = re.findall(r"(\w+) (\d[\d.]*)", " ".join(re.findall(r"# with (.*)", text)))
+    brought = {
+        name.lower(): version for name, version in (*recipe["builddependencies"], *recipe["dependencies"], *in_bundles)
+    }
+    needs = [*project["dependencies"], *PROJECT["build-system"]["requires"], f"python{project['requires-python']}"]
+    for need in map(Requirement, needs):
+        assert need.specifier.contains(brought[need.name.lower()]), need
 
 
 def test_scripts_can_be_parsed() -> None:
