@@ -133,7 +133,8 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
             )
             for k, layout in enumerate(blueprint.layouts)
         ]
-    with agreement(group, "making an array of another library"):
+    communicates = adapter is not None and adapter.communicates
+    with agreement(group, "making an array of another library", open=not communicates):
         result = blueprint.build(*parts, dtype=dtype)
     return result
 
