@@ -31,6 +31,7 @@ class Rows:
         ("jax", 2, "2 few"),
         ("mpi4py_fft", 2, "adapter"),
         ("petsc4py", 2, "adapter"),
+        ("pylops_mpi", 2, "few"),
         ("scalapack4py", 2, "D"),
         ("torch", 2, "few"),
     ],
@@ -55,7 +56,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
     done = subprocess.run(
         [sys.executable, "-c", code], env=launch.environment(), capture_output=True, text=True, check=True
     )
-    assert not {"torch", "heat", "jax", "dask", "ml_dtypes"} & set(done.stdout.split())
+    assert not {"torch", "heat", "jax", "dask", "pylops_mpi", "ml_dtypes"} & set(done.stdout.split())
 
 
 def test_example_with_jax() -> None:
@@ -94,6 +95,7 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
         *(("gpaw", ranks) for ranks in (1, 4, 5)),
         *(("dask", ranks) for ranks in (1, 2, 4, 6)),
         *(("heat", ranks) for ranks in (1, 3, 4)),
+        *(("pylops_mpi", ranks) for ranks in (1, 3, 4)),
         *(("torch", ranks) for ranks in (1, 3, 4, 6)),
     ],
 )

@@ -8,6 +8,8 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
+os.environ["JAX_PYLOPS"] = "0"  # JAX is imported in vain
+
 import numpy as np
 from conversions import check_conversions, check_linalg, check_refused, value
 from mpi4py import MPI
@@ -47,7 +49,7 @@ def unbalanced(shape: tuple[int, ...], axis: int, comm: MPI.Intracomm = WORLD, *
 
 def check_arrays() -> None:
     for shape in [(7, 5)] if "few" in sys.argv else [(7, 5), (4, 5, 3), (11,)]:
-        for dtype in ("f8", "F", "i4"):
+        for dtype in ("F",) if "few" in sys.argv else ("f8", "F", "i4"):
             for axis in (*range(len(shape)), -1):
                 check_conversions(DistributedArray(shape, axis=axis, dtype=dtype), local_of, indices_of, dtype)
             for partition in REPLICAS:
