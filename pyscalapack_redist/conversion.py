@@ -133,8 +133,7 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
             )
             for k, layout in enumerate(blueprint.layouts)
         ]
-    communicates = adapter is not None and adapter.communicates
-    with agreement(group, "making an array of another library", open=not communicates):
+    with agreement(group, "making an array of another library", open=False):  # constructors may wait for all ranks
         result = blueprint.build(*parts, dtype=dtype)
     return result
 
