@@ -16,9 +16,8 @@ import gc
 import itertools
 import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 os.environ["JAX_PYLOPS"] = "0"  # which pylops would import
 
@@ -87,13 +86,14 @@ def sendrecv(x: DistributedArray, y: DistributedArray, is_reused: bool) -> Local
 WAYS: dict[str, Way] = {OURS: ours, THEIRS: theirs, ALLTOALLW: alltoallw, SENDRECV: sendrecv}
 
 
-def seconds(way: Way, x: DistributedArray, y: DistributedArray, is_reused: bool) -> tuple[float, Local]:
+def seconds(way: Way, x: DistributedArray, y: DistributedArray, is_reused: bool) -> float:
     """From the first rank's start to the last one's end, by a clock that the ranks of a node share."""
+    gc.collect()
     WORLD.Barrier()
     start = MPI.Wtime()
-    result = way(x, y, is_reused)
+    way(x, y, is_reused)
     end = MPI.Wtime()
-    return WORLD.allreduce(end, MPI.MAX) - WORLD.allreduce(start, MPI.MIN), result
+    return WORLD.allreduce(end, MPI.MAX) - WORLD.allreduce(start, MPI.MIN)
 
 
 def status(name: str) -> int:
@@ -102,8 +102,8 @@ def status(name: str) -> int:
     return 1024 * int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
 
-def extra_memory(way: Way, x: DistributedArray, y: DistributedArray, is_reused: bool) -> float:
-    """The most MiB of a rank beyond its parts of both arrays."""
+def extra_memory(way: Way, x: DistributedArray, y: DistributedArray, is_reused: bool) -> tuple[float, Local]:
+    """The most MiB of a rank beyond its parts of both arrays, and the result."""
     gc.collect()
     WORLD.Barrier()
     before = status("VmRSS")
@@ -111,48 +111,41 @@ def extra_memory(way: Way, x: DistributedArray, y: DistributedArray, is_reused: 
     result = way(x, y, is_reused)
     peak = status("VmHWM")
     new = 0 if is_reused and way is not theirs else result.nbytes
-    return WORLD.allreduce(peak - before - new, MPI.MAX) / 2**20
+    return max(0, WORLD.allreduce(peak - before - new, MPI.MAX) / 2**20), result
 
 
-def element(*indices: Any) -> Any:
-    return sum(1000.0**k * index for k, index in enumerate(indices))
-
-
-def array(n: int, axis: int) -> DistributedArray:
-    return DistributedArray((n, n, n), axis=axis)
-
-
-def check(result: Local, y: DistributedArray, name: str) -> None:
-    """Compare every element with that of its index."""
+def planes(local: Local, axis: int) -> Iterator[tuple[Local, Local]]:
+    """The planes of a local array, and what is in them: each element has its index."""
     starts = [0, 0, 0]
-    starts[y.axis] = WORLD.exscan(y.local_shape[y.axis]) or 0
-    for k, plane in enumerate(result):
-        rows, columns = np.ogrid[: plane.shape[0], : plane.shape[1]]
-        expected = element(k + starts[0], rows + starts[1], columns + starts[2])
-        if not np.array_equal(plane, expected):
-            raise SystemExit(f"{name}: wrong elements in plane {k} of rank {RANK}")
+    starts[axis] = WORLD.exscan(local.shape[axis]) or 0
+    rows, columns = np.ogrid[: local.shape[1], : local.shape[2]]
+    values = 1e3 * (rows + starts[1]) + columns + starts[2]
+    for k, plane in enumerate(local):
+        yield plane, values + 1e6 * (k + starts[0])
+
+
+def check(result: Local, axis: int, name: str) -> None:
+    if not all(np.array_equal(plane, values) for plane, values in planes(result, axis)):
+        raise SystemExit(f"{name}: wrong elements on rank {RANK}")
 
 
 def compare(n: int, before: int, after: int, rounds: int, is_reused: bool) -> None:
     """Print a row: the times, the ratios, and the memory."""
-    x, y = array(n, before), array(n, after)
-    starts = [0, 0, 0]
-    starts[before] = WORLD.exscan(x.local_shape[before]) or 0
-    for k, plane in enumerate(x.local_array):
-        rows, columns = np.ogrid[: plane.shape[0], : plane.shape[1]]
-        plane[...] = element(k + starts[0], rows + starts[1], columns + starts[2])
+    x, y = (DistributedArray((n, n, n), axis=axis) for axis in (before, after))
+    for plane, values in planes(x.local_array, before):
+        plane[...] = values
     if is_reused:
         y[:] = 0
     times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for turn in range(rounds + 1):
+    memory = []
+    for name, way in WAYS.items():
+        extra, result = extra_memory(way, x, y, is_reused)
+        memory.append(f"{extra:.0f}")
+        check(result, after, name)
+        del result
+    for _ in range(rounds):
         for name, way in WAYS.items():
-            time, result = seconds(way, x, y, is_reused)
-            if turn == 0:
-                check(result, y, name)
-            else:
-                times[name].append(time)
-            del result
-    memory = [extra_memory(way, x, y, is_reused) for way in WAYS.values()]
+            times[name].append(seconds(way, x, y, is_reused))
     shown = [f"{1e3 * min(each):.1f} / {1e3 * statistics.median(each):.1f}" for each in times.values()]
     ratios = [
         statistics.median([other / own for other, own in zip(times[name], times[OURS], strict=True)])
@@ -160,7 +153,7 @@ def compare(n: int, before: int, after: int, rounds: int, is_reused: bool) -> No
     ]  # fmt: skip
     if RANK == 0:
         cells = [SIZE, f"{n}³", f"{before} → {after}", *shown, *(f"{ratio:.2f}" for ratio in ratios),
-                 " / ".join(f"{max(0, each):.0f}" for each in memory)]  # fmt: skip
+                 " / ".join(memory)]  # fmt: skip
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
