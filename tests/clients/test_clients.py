@@ -13,7 +13,8 @@ import packages
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 MY_PACKAGE = """
 class Rows:
     def __init__(self, rows, counts):
@@ -102,6 +103,15 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
 def test_package(package: str, ranks: int) -> None:
     environment = packages.environment(package)
     assert launch.run(PROGRAMS / f"with_{package.lower()}.py", ranks, env=environment, alone=True).stdout == "OK\n"
+
+
+@pytest.mark.long
+def test_benchmark_with_pylops_mpi() -> None:
+    """Every way gives every element, also where the parts are of different sizes."""
+    program, environment = ROOT / "benchmarks" / "pylops_mpi_redistribute.py", packages.environment("pylops_mpi")
+    for more in ((), ("--reused",)):
+        done = launch.run(program, 3, "--sizes", 7, "--rounds", 1, *more, env=environment, alone=True)
+        assert done.stdout.count("| 3 | 7³ |") == 6
 
 
 @pytest.mark.long
