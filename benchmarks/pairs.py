@@ -28,11 +28,12 @@ SLACK = 8 * 2**20  # of MPI, interpreter and libraries
 DEBIANS = "PETSc,mpi4py-fft,GPAW"
 SHORT = {
     "nine integers": "nine", "JAX, 2 devices a process": "JAX 2", "mpi4py-fft": "fft", "scalapack4py": "NPScal",
-    "PyScalapack": "PySca",
+    "PyScalapack": "PySca", "pylops-mpi": "pylops",
 }  # fmt: skip
 ORDER = (
     "Descriptor", "nine integers", "Tiles", ".npy", "HDF5", "Zarr", "JAX", "JAX, 2 devices a process", "PyTorch", "Heat",
     "PETSc", "mpi4py-fft", "GPAW", "scalapack4py", "PyScalapack", "dask",
+    "pylops-mpi",
 )  # fmt: skip
 
 

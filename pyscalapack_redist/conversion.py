@@ -133,7 +133,7 @@ def _convert(array: Distributed, like: Any, comm: Any, options: Options, may_kee
             )
             for k, layout in enumerate(blueprint.layouts)
         ]
-    with agreement(group, "making an array of another library"):
+    with agreement(group, "making an array of another library", open=False):  # constructors may wait for all ranks
         result = blueprint.build(*parts, dtype=dtype)
     return result
 

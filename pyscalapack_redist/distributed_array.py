@@ -617,9 +617,9 @@ def as_distributed(x: object, comm: MPI.Intracomm | None = None) -> DistributedA
     Parameters
     ----------
     x : object
-        A `jax.Array`, a `DTensor` of PyTorch, a `DNDarray` of Heat, a `Mat` or `Vec` of PETSc, a `DistArray` of mpi4py-fft, an
-        `NPScal` of scalapack4py, a dask array, a pair (layout, local array), or an array of a
-        package with an adapter of its own.
+        A `jax.Array`, a `DTensor` of PyTorch, a `DNDarray` of Heat, a `DistributedArray` of pylops-mpi, a `Mat` or `Vec` of
+        PETSc, a `DistArray` of mpi4py-fft, an `NPScal` of scalapack4py, a dask array, a pair (layout, local array), or an
+        array of a package with an adapter of its own.
     comm : MPI.Intracomm, optional
         Communicator of the processes.
 

@@ -128,6 +128,7 @@ ADAPTERS = {
     "jaxlib": "jax:JaxArrays",
     "mpi4py_fft": "mpi4py_fft:Pencils",
     "petsc4py": "petsc:PetscObjects",
+    "pylops_mpi": "pylops_mpi:PylopsArrays",
     "scalapack4py": "scalapack4py:NPScalArrays",
     "torch": "torch:DTensors",
 }

@@ -13,7 +13,8 @@ import packages
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 MY_PACKAGE = """
 class Rows:
     def __init__(self, rows, counts):
@@ -31,6 +32,7 @@ class Rows:
         ("jax", 2, "2 few"),
         ("mpi4py_fft", 2, "adapter"),
         ("petsc4py", 2, "adapter"),
+        ("pylops_mpi", 2, "few"),
         ("scalapack4py", 2, "D"),
         ("torch", 2, "few"),
     ],
@@ -55,7 +57,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
     done = subprocess.run(
         [sys.executable, "-c", code], env=launch.environment(), capture_output=True, text=True, check=True
     )
-    assert not {"torch", "heat", "jax", "dask", "ml_dtypes"} & set(done.stdout.split())
+    assert not {"torch", "heat", "jax", "dask", "pylops_mpi", "ml_dtypes"} & set(done.stdout.split())
 
 
 def test_example_with_jax() -> None:
@@ -94,12 +96,22 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
         *(("gpaw", ranks) for ranks in (1, 4, 5)),
         *(("dask", ranks) for ranks in (1, 2, 4, 6)),
         *(("heat", ranks) for ranks in (1, 3, 4)),
+        *(("pylops_mpi", ranks) for ranks in (1, 3, 4)),
         *(("torch", ranks) for ranks in (1, 3, 4, 6)),
     ],
 )
 def test_package(package: str, ranks: int) -> None:
     environment = packages.environment(package)
     assert launch.run(PROGRAMS / f"with_{package.lower()}.py", ranks, env=environment, alone=True).stdout == "OK\n"
+
+
+@pytest.mark.long
+def test_benchmark_with_pylops_mpi() -> None:
+    """Every way gives every element, also where the parts are of different sizes."""
+    program, environment = ROOT / "benchmarks" / "pylops_mpi_redistribute.py", packages.environment("pylops_mpi")
+    for more in ((), ("--reused",)):
+        done = launch.run(program, 3, "--sizes", 7, "--rounds", 1, *more, env=environment, alone=True)
+        assert done.stdout.count("| 3 | 7³ |") == 6
 
 
 @pytest.mark.long

@@ -380,6 +380,29 @@ class HeatArrays(Kind):
         yield local, range(x.shape[0]), range(end - local.shape[1], end)
 
 
+class PylopsArrays(Kind):
+    """Scattered along the columns, of which the last process has most, in C order."""
+
+    name = "pylops-mpi"
+
+    def __init__(self) -> None:
+        from pylops_mpi import DistributedArray
+
+        self.kind = DistributedArray
+
+    def empty(self, shape: Shape) -> Any:
+        counts = [len(part) for part in split(shape[1] // 3, SIZE)]
+        counts[-1] += shape[1] - sum(counts)
+        local_shapes = [(shape[0], count) for count in counts]
+        return self.kind(shape, axis=1, local_shapes=local_shapes, local_array=np.zeros(local_shapes[RANK]))
+
+    def parts(self, x: Any) -> Iterator[Part]:
+        assert isinstance(x, self.kind)
+        counts = [columns for _, columns in x.local_shapes]
+        first = sum(counts[:RANK])
+        yield x.local_array, range(x.global_shape[0]), range(first, first + counts[RANK])
+
+
 class NPScalArrays(Kind):
     name = "scalapack4py"
 
@@ -482,7 +505,7 @@ class GPAWMatrices(Kind):
 KINDS: list[Any] = [
     Descriptors, NineIntegers, TileLists, NpyFiles, Hdf5Files, ZarrStores, JaxArrays, JaxArraysOnDevices, PetscMatrices,
     PencilArrays, GPAWMatrices, NPScalArrays, PyScalapackArrays, DaskArrays,
-    DTensors, HeatArrays
+    DTensors, HeatArrays, PylopsArrays
 ]  # fmt: skip
 
 

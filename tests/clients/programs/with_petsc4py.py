@@ -68,6 +68,7 @@ def made(shape: tuple[int, int]) -> Any:
     matrix.setType("scalapack")
     assert ctypes.CDLL(PETSc.__file__).MatScaLAPACKSetBlockSizes(ctypes.c_void_p(matrix.handle), *BLOCK) == 0
     matrix.setUp()
+    matrix.assemble()
     return matrix
 
 
@@ -233,9 +234,14 @@ def check_parts() -> None:
     assert layout.comm.allreduce(1) == layout.grid.size
 
 
-def check_copies() -> None:
-    """A matrix of type scalapack is read by a copy, and made by conversion."""
+def check_scalapack() -> None:
+    """A matrix of type scalapack is taken in its blocks and its memory, and made anew in such."""
     matrix = made(SHAPE)
+    assert psr.layout_of(matrix).block == BLOCK
+    check_conversions(
+        matrix, lambda x: nine_and_local(x)[1], lambda x: [p.getIndices() for p in x.getOwnershipIS()], float
+    )
+    matrix.zeroEntries()
     rows, columns = (part.getIndices() for part in matrix.getOwnershipIS())
     matrix.setValues(rows, columns, value(*np.ix_(rows, columns)))
     matrix.assemble()
@@ -248,8 +254,21 @@ def check_copies() -> None:
     transpose = psr.redistribute(array, op="T", like=matrix)
     assert transpose.getSize() == SHAPE[::-1]
     assert np.array_equal(psr.redistribute(transpose, blocks, op="T").local, array.local)
-    check_refused(lambda: psr.copy_to(array, matrix), "read-only")
-    psr.redistribute(array, like=matrix).copy(matrix)
+    norm = matrix.norm()
+    psr.copy_to(2 * array, matrix)
+    assert np.isclose(matrix.norm(), 2 * norm), "PETSc has the old norm"
+    view = psr.as_distributed(matrix)
+    matrix.destroy()
+    gc.collect()
+    view.local[...] = 3  # PETSc frees the memory with the view
+    check_linalg(made((12, 12)))
+    check_refused(lambda: psr.redistribute(view.astype(complex), like=other), "astype")
+    if RANK == 0:
+        other.setValues([0], [0], [1.0])
+    check_refused(lambda: psr.redistribute(array, like=other), "not assembled")
+    other.assemble()
+    with patch.object(petsc, "WORDS", 8):
+        check_refused(lambda: psr.as_distributed(other), "scalapack in a way that is not known")
 
 
 if __name__ == "__main__":
@@ -257,7 +276,7 @@ if __name__ == "__main__":
     check_states()
     if sys.argv[1:] != ["adapter"]:
         check_parts()
-        check_copies()
+        check_scalapack()
         check_rows()
         check_blocks()
     if RANK == 0:
