@@ -355,5 +355,6 @@ def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
 def move(array: Distributed, layout: Descriptor | Tiles, error: BaseException | None = None) -> Distributed:
     """An array in another layout on its communicator. Collective over it; all ranks learn the dtype, or of an earlier error."""
     comm = communicator_of(array.desc)
-    agreed = planned(array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY, error)
+    options = Options(dtype=array.dtype, comm=comm)
+    agreed = planned(array.desc, layout, options, RETURNS_ARRAY, error, local=array.local)
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)

@@ -34,7 +34,7 @@ from .layout.dimensions import BlockSizes
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
 from .layout.tiles import LAYOUTS, Layout, Tiles
-from .redistribution import Redistribution, local_result, planned
+from .redistribution import Redistribution, local_result, plan_between, planned
 from .reductions import Axis, diagonal, extremum, mean, reduced, trace, variance
 from .tracebacks import brief, brief_methods
 from .whole_arrays import from_root, gather
@@ -286,6 +286,7 @@ class DistributedArray(Distributed):
         op: str = "N",
         alpha: complex = 1,
         beta: complex = 0,
+        order: str | None = None,
         **options: Any,
     ) -> Self:
         """The array in another layout: out = alpha * op(A) + beta * out. Collective over the communicator of its grid.
@@ -305,8 +306,10 @@ class DistributedArray(Distributed):
             As it is, transposed, transposed and conjugated, or conjugated.
         alpha, beta : number
             As in a call of a plan.
+        order : {None, "C", "F", "K"}
+            Of the elements in a new local array, as for `redistribute`. Not with `out`.
         **options
-            uplo, diag, fill, schedule, exchange, buffers, via, memory_limit and reduce of `redistribute`.
+            uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite and reduce of `redistribute`.
 
         Returns
         -------
@@ -324,10 +327,13 @@ class DistributedArray(Distributed):
         with hold_interrupts():  # an interrupt goes into the next vote
             with agreement(group_of_all(self._desc), "DistributedArray.redistribute", learn=True) as agreed:
                 target = self._layout_to_reach(desc, out, op, block, grid, source, axes)
+                if out is not None and order is not None:
+                    raise ArrayError(f"order = {shown(order)} is for a new array, and out is given: leave one of them out")
                 agreed.same("the layout to reach", target.layout_digest, target, field="target")
                 agreed.learn(self.dtype)
             dtype = agreed.result
-            to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
+            options |= {"op": op, "order": order}
+            to_target = plan_between(self._desc, target, self._local, dtype=dtype, comm=comm, **options)
             local = local_result(to_target, self, out, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out
 
@@ -472,6 +478,11 @@ def redistribute(
         multiple of both sizes, then shrink; each leg has its own schedule. "gcd": they shrink to the greatest common
         divisor, then grow. Descriptors: through these layouts. The local arrays of layouts in between
         are made in each call, beside what `memory_limit` counts.
+    order : {None, "C", "F", "K"}, default None
+        Of the elements in a new local array of B: "C", the last dimension runs fastest; "F", the first, as ScaLAPACK has
+        it; "K", as in A (in op(A)), of "C" and "F" the nearer one. None: as in A, and "F" for matrices. Where A's order is
+        taken, that is the order on this rank, in a call of a plan, and "F" on a rank that has nothing of A. An array that
+        is redistributed has one order on all ranks, "F" if their orders differ.
     memory_limit : int or str, default "64MiB"
         Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
         of 1024).
@@ -535,8 +546,8 @@ def plan(
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
         Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
     **options : optional
-        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite, reduce and agree, as for
-        `redistribute`.
+        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, order, memory_limit, overwrite, reduce and
+        agree, as for `redistribute`.
 
     Returns
     -------
@@ -570,7 +581,8 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
             options = options._replace(dtype=desc_a.dtype)
     elif desc_a is None or desc_b is None:
         returns = None
-    agreed = planned(*layouts, options, returns, error)
+    local = desc_a.local if isinstance(desc_a, Distributed) else None
+    agreed = planned(*layouts, options, returns, error, local=local)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -662,7 +674,7 @@ def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> Arra
 
 
 @brief
-def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArray:
+def distribute(array: object, desc: Descriptor, root: int = 0, *, order: str | None = None) -> DistributedArray:
     """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
 
     Parameters
@@ -674,6 +686,9 @@ def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArr
         Layout to reach; of a whole array, not of a sub-array.
     root : int
         Rank that has it.
+    order : {None, "C", "F", "K"}
+        Of the elements in local arrays: "K" is that of the array on `root`, as it is by default of other than two dimensions;
+        matrices are in Fortran order.
 
     Raises
     ------
@@ -682,7 +697,7 @@ def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArr
     CollectiveError
         An argument is wrong on another rank.
     """
-    local, dtype = from_root(desc, lambda: _read_whole(array, desc), root)
+    local, dtype = from_root(desc, lambda: _read_whole(array, desc), root, order=order)
     return DistributedArray._from_result(desc, local, dtype)
 
 

@@ -159,7 +159,8 @@ def load(
     Returns
     -------
     ndarray, DistributedArray or None
-        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
+        `out`, or this rank's new local array: a matrix in Fortran order, of other dimensions in the order of the file, "C" for
+        HDF5 and Zarr. For another order make `out` by `desc.empty(dtype, order)`. None on a rank outside the grid.
 
     Raises
     ------
@@ -215,7 +216,8 @@ def load(
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
             raise FileError(f"{name} has elements of {array.dtype}, which dtype = {result} cannot hold without loss")
-        target = on_all(group, lambda: local if local is not None or desc.coords is None else make_out(desc, result))
+        order = array.order if desc.ndim != 2 else "F"
+        target = on_all(group, lambda: local if local is not None or desc.coords is None else make_out(desc, result, order))
         file.read(array, desc, target, result, progress)
     return target if local is None else out
 

@@ -603,10 +603,10 @@ class Descriptor(Ownership):
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k != "T"}, _digest=None)
         return copy
 
-    def _maker(self, zeroed: bool) -> Callable[[np.dtype[Any]], NDArray[Any]]:
+    def _maker(self, order: str, zeroed: bool) -> Callable[[np.dtype[Any]], NDArray[Any]]:
         """What makes new local arrays, as `empty` or `zeros`."""
         shape, rows = self._allocated(), self._local_shape[0]
-        return lambda dtype: new_array(shape, dtype, "F", zeroed=zeroed)[:rows]
+        return lambda dtype: new_array(shape, dtype, order, zeroed=zeroed)[:rows]
 
     def _allocated(self) -> tuple[int, ...]:
         self._check_here("a local array", "an array of shape local_shape_of(coords) is that of any process")

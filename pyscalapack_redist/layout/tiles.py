@@ -243,19 +243,19 @@ class Tiles:
 
     # -- local arrays
 
-    def empty(self, dtype: DTypeLike = np.float64) -> Any:
+    def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> Any:
         """A new local array of this rank, uninitialized. Not collective.
 
         Returns
         -------
         list of ndarray, or ndarray
-            An array in Fortran order for each own tile; with `offsets`, one array of one dimension for all tiles.
+            An array in this order, "F" or "C", for each own tile; with `offsets`, one array of one dimension for all tiles.
         """
-        return self._new_local(dtype, False)
+        return self._new_local(dtype, False, order)
 
-    def zeros(self, dtype: DTypeLike = np.float64) -> Any:
+    def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> Any:
         """A new local array of this rank, of zeros; as from `empty`. Not collective."""
-        return self._new_local(dtype, True)
+        return self._new_local(dtype, True, order)
 
     def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> Any:
         """A new local array of this rank with elements f(i, j, ...) of the global indices; as from `empty`. Not collective.
