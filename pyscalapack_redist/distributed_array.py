@@ -17,7 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
 from .arguments import Needs, communicator_for, layouts_of, move, named_layout, not_taken, read_argument, reading
-from .comm.agreement import agreement
+from .comm.agreement import agreement, meet
+from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
@@ -33,11 +34,12 @@ from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
+from .layout.notation import check_text, layout_from_text
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .redistribution import Redistribution, local_result, plan_between, planned
 from .reductions import Axis, diagonal, extremum, mean, reduced, trace, variance
 from .tracebacks import brief, brief_methods
-from .whole_arrays import from_root, gather
+from .whole_arrays import checked_root, from_root, gather
 
 
 @brief_methods
@@ -151,8 +153,8 @@ class DistributedArray(Distributed):
             The file, with a layout.
         comm : MPI.Intracomm, optional
             Communicator of the ranks; all of them take part.
-        layout : {"rows", "columns"}, optional
-            Without a descriptor, as for `zeros`; rows by default.
+        layout : str, optional
+            Without a descriptor, as for `zeros`: "rows", the default, "columns", or a text such as "2x2:64x64".
         **options
             Those of `load`, as are the errors and the formats of files.
         """
@@ -175,7 +177,7 @@ class DistributedArray(Distributed):
                     raise ArrayError(f"path = {shown(path)} is given twice: as the first argument and as the second")
                 if options.get("window") is not None or options.get("out") is not None:
                     raise ArrayError("window= and out= need a Descriptor: load(desc, path, window=...)")
-                named_layout((1,), name, comm)
+                check_text("layout", name)
             shape = shape_of(desc, dataset=options.get("dataset"), comm=comm)
             with agreement(group, "load, its layout"):
                 named = named_layout(shape, name, comm)
@@ -276,7 +278,7 @@ class DistributedArray(Distributed):
 
     def redistribute(
         self,
-        desc: Descriptor | Distributed | None = None,
+        desc: Descriptor | Distributed | str | None = None,
         *,
         block: Sequence[BlockSizes] | BlockSizes | EllipsisType = ...,
         grid: ProcessGrid | None = None,
@@ -295,8 +297,9 @@ class DistributedArray(Distributed):
 
         Parameters
         ----------
-        desc : Descriptor or DistributedArray, optional
-            Layout to reach, or an array that has it, on the same communicator or among its processes.
+        desc : Descriptor, DistributedArray or str, optional
+            Layout to reach, or an array that has it, on the same communicator or among its processes; or a text, "rows",
+            "columns" or as "2x2:64x64", for the same communicator.
         block, grid, source, axes : optional
             In place of `desc`: the layout to reach, as for `Descriptor`; block size and grid are by default those of this
             array.
@@ -356,14 +359,18 @@ class DistributedArray(Distributed):
             if not isinstance(out, Distributed):
                 raise not_taken("out", out)
             return out.desc  # type: ignore[no-any-return]
+        step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
+        if isinstance(desc, str):
+            return layout_from_text("desc", desc, self.shape[::step], self._desc.comm)
         if desc is not None:
             layout = descriptor_of(desc)
             if not isinstance(layout, LAYOUTS):
-                raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, Tiles or a DistributedArray")
+                raise DescriptorError(
+                    f"desc = {shown(desc)} must be a Descriptor, Tiles, a DistributedArray or a text such as '2x2:64x64'"
+                )
             return layout
         if not isinstance(self._desc, Descriptor):
             raise DescriptorError(f"{self._desc!r} has no blocks and no grid to start from: give a Descriptor")
-        step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block
         if isinstance(block, EllipsisType):  # of a slice, its part of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]
@@ -384,7 +391,7 @@ REDUCTIONS: dict[Callable[..., Any], str] = {
         *("argmin", "argmax", "trace", "diagonal"),
     )
 }
-LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
+LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | str | None
 D = TypeVar("D", bound=Distributed)
 
 
@@ -428,7 +435,8 @@ def redistribute(
         Layouts before and after, of the same global shape: a `Descriptor` or `Tiles`, or a ScaLAPACK descriptor with a
         live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None;
         `comm` must then be given. In place of `desc_a` a `DistributedArray`, or an array as for `as_distributed`, which is
-        redistributed.
+        redistributed. One of the two may be a text, "rows", "columns" or as "2x2:64x64", for the shape and the communicator
+        of the other, all of whose ranks then take part.
     like : object, optional
         In place of `desc_b` an array whose layout is reached; the result is of its kind, as for `as_distributed`.
 
@@ -535,8 +543,8 @@ def redistribute(
 @brief
 @taking_options
 def plan(
-    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
-    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | str | None,
+    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | str | None,
     **options: Unpack[PlanKeywords],
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
@@ -544,7 +552,7 @@ def plan(
     Parameters
     ----------
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
-        Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
+        Layouts before and after; a `DistributedArray` stands for its layout. None and texts as for `redistribute`.
     **options : optional
         dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, order, memory_limit, overwrite, reduce and
         agree, as for `redistribute`.
@@ -563,7 +571,7 @@ def plan(
     """
     with hold_interrupts() as held:
         asked = read_options("plan", options)
-        return planned(*layouts_of(desc_a, desc_b, asked.comm), asked, held=held).plan
+        return planned(*layouts_of(desc_a, desc_b, asked), held=held).plan
 
 
 def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[object], options: Options) -> Any:
@@ -572,7 +580,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     if desc_b is ...:
         _raise_lacking_layout(desc_a, comm)
     desc_a = read_argument("desc_a", desc_a, comm, desc_b, Needs.EITHER).content
-    layouts = layouts_of(desc_a, desc_b, comm)
+    layout_a, layout_b, options = layouts_of(desc_a, desc_b, options)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
     if isinstance(desc_a, Distributed):
@@ -582,7 +590,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     elif desc_a is None or desc_b is None:
         returns = None
     local = desc_a.local if isinstance(desc_a, Distributed) else None
-    agreed = planned(*layouts, options, returns, error, local=local)
+    agreed = planned(layout_a, layout_b, options, returns, error, local=local)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -674,18 +682,29 @@ def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> Arra
 
 
 @brief
-def distribute(array: object, desc: Descriptor, root: int = 0, *, order: str | None = None) -> DistributedArray:
-    """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
+def distribute(
+    array: object,
+    desc: Descriptor | MPI.Intracomm,
+    root: int = 0,
+    *,
+    layout: str | None = None,
+    order: str | None = None,
+) -> DistributedArray:
+    """Distribute an array of one rank. Collective over the communicator of the descriptor's grid, or over the one given.
+
+    `distribute(a, comm)` makes balanced rows on all ranks of `comm`, which need not know the shape.
 
     Parameters
     ----------
     array : array_like
         On `root` the whole array, of the descriptor's shape: anything that NumPy can make an array of, such as nested lists,
         but no masked array. Ignored on other ranks.
-    desc : Descriptor
-        Layout to reach; of a whole array, not of a sub-array.
+    desc : Descriptor or MPI.Intracomm
+        Layout to reach, of a whole array, not of a sub-array; or the communicator of the ranks.
     root : int
         Rank that has it.
+    layout : str, optional
+        With a communicator: "rows", the default, "columns" or a text such as "2x2:64x64", as for `zeros`.
     order : {None, "C", "F", "K"}
         Of the elements in local arrays: "K" is that of the array on `root`, as it is by default of other than two dimensions;
         matrices are in Fortran order.
@@ -697,12 +716,38 @@ def distribute(array: object, desc: Descriptor, root: int = 0, *, order: str | N
     CollectiveError
         An argument is wrong on another rank.
     """
-    local, dtype = from_root(desc, lambda: _read_whole(array, desc), root, order=order)
-    return DistributedArray._from_result(desc, local, dtype)
+    if isinstance(desc, str):
+        raise DescriptorError(f"desc = {desc!r} has no communicator: distribute(array, comm, layout={desc!r})")
+    target: Any = desc
+    with hold_interrupts():  # an interrupt goes into the next vote
+        if not isinstance(target, LAYOUTS) and checked_communicator(target) is not None:
+            target, array = _layout_of_whole(array, target, root, "rows" if layout is None else layout)
+        elif layout is not None:
+            error = DescriptorError(f"layout = {shown(layout)} is for distribute(array, comm); here {desc!r} is the layout")
+            meet(group_of_all(target), "distribute", error)
+        local, dtype = from_root(target, lambda: _read_whole(array, target.shape), root, order=order)
+    return DistributedArray._from_result(target, local, dtype)
 
 
-def _read_whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
-    """The array as NumPy reads it; an error if it does not fit."""
+def _layout_of_whole(array: object, comm: MPI.Intracomm, root: int, layout: str) -> tuple[Descriptor, Any]:
+    """The layout that a text names for the array of one rank, whose shape all ranks learn, and the array as NumPy reads it."""
+    group = group_of(comm)
+    with agreement(group, "distribute", combine=first_known, deliver=True) as agreed:
+        holder = checked_root(root, group.size)
+        check_text("layout", layout)
+        agreed.same("root", holder)
+        agreed.same("layout", layout)
+        whole = _read_whole(array) if group.rank == holder else None
+        agreed.give(None if whole is None else whole.shape)
+    if agreed.result is None:
+        raise ArrayError(f"the array is None on rank {holder}: pass it there")
+    with agreement(group, "distribute, its layout"):
+        desc = named_layout(agreed.result, layout, comm)
+    return desc, whole
+
+
+def _read_whole(array: Any, shape: tuple[int, ...] | None = None) -> NDArray[Any] | None:
+    """The array as NumPy reads it; an error if it has not the shape."""
     if array is None:
         return None
     if _is_masked(array):
@@ -714,8 +759,8 @@ def _read_whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
         raise
     except Exception as caught:
         raise ArrayError(f"NumPy cannot make an array of this {type(array).__name__}: {caught}") from caught
-    if whole.shape != desc.shape:
-        raise ArrayError(f"the array has shape {whole.shape}, but desc has shape {desc.shape}: they must be equal")
+    if shape is not None and whole.shape != shape:
+        raise ArrayError(f"the array has shape {whole.shape}, but desc has shape {shape}: they must be equal")
     return whole
 
 

@@ -187,6 +187,14 @@ def _move(
     return agreed.plan(array, out), dtype
 
 
+def checked_root(root: object, size: int) -> int:
+    """A rank of a communicator of this size; a DescriptorError for anything else."""
+    rank = whole_number("root", root, 0)
+    if rank >= size:
+        raise DescriptorError(f"root = {rank} is not a rank of the communicator: it must be 0 to {size - 1}")
+    return rank
+
+
 def _agree_on_array(
     call: str, desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int | None, order_of_out: str | None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
@@ -195,11 +203,7 @@ def _agree_on_array(
     with agreement(everyone, call, combine=first_known, deliver=True) as agreed:
         agreed.same("desc", desc.layout_digest, desc)
         if call == "scatter" or root is not None:
-            root = whole_number("root", root, 0)
-            if root >= everyone.size:
-                raise DescriptorError(
-                    f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
-                )
+            root = checked_root(root, everyone.size)
         if order_of_out is not None:
             raise ArrayError(f"order = {shown(order_of_out)} is for a new array, and out is given: leave one of them out")
         agreed.same("root", "all" if root is None else root, root)

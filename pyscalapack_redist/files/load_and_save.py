@@ -118,7 +118,7 @@ def load(
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
     Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it. `load("a.npy", comm)` reads the
-    shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`.
+    shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`, or as `layout` says.
 
     The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), .zarr (a Zarr store in a directory,
     of version 3 or 2, by zarr), others raw binary. Suffixes of other formats, such as .npz or .csv, are an error, unless
@@ -133,8 +133,8 @@ def load(
         The file, equal on all ranks; all must have access to it.
     out : ndarray, optional
         This rank's local array to read into. Required if `desc` is a sub-array; only the sub-array is written.
-    layout : {"rows", "columns"}, optional
-        Of `load(path, comm)`; "rows" by default.
+    layout : str, optional
+        Of `load(path, comm)`: "rows", the default, "columns", or a text such as "2x2:64x64", as for `zeros`.
     dtype : dtype, optional
         Dtype of the result; by default that of `out`, or of the file in the machine's byte order. The file's dtype must be safe
         to convert to it (`numpy.can_cast`). Required for a raw file, as its dtype, here or by `out`.
