@@ -269,7 +269,7 @@ def layouts_of(desc_a: Any, desc_b: Any, options: Options) -> tuple[Any, Any, Op
     """Both arguments, the layouts of those that are arrays or texts, and options. Collective for arrays of other libraries.
 
     A text is read for the shape and the communicator of the other argument, all of whose ranks take part then, and an error
-    in it is left in the options.
+    in it is left in the options. A rank whose other argument has none looks for the others on COMM_WORLD.
     """
     comm: Any = options.comm
     if not isinstance(desc_a, LAYOUTS):
@@ -284,12 +284,14 @@ def layouts_of(desc_a: Any, desc_b: Any, options: Options) -> tuple[Any, Any, Op
     is_layout, guard = isinstance(other, LAYOUTS), Guard(options.error)
     if comm is None and is_layout:
         comm = other.comm
+    elif comm is None and not isinstance(other, str):  # other ranks may have an array: as for one of another library
+        comm = MPI.COMM_WORLD
 
     def read() -> Descriptor:
         if not is_layout:
             raise DescriptorError(
                 f"{name} = {text!r} gets its shape and its communicator from {other_name}, and {other_name} = {shown(other)} "
-                "is neither a layout nor an array: give Descriptor(shape, block, ProcessGrid(..., comm))"
+                "has none: give a distributed array there, or here Descriptor(shape, block, ProcessGrid(..., comm))"
             )
         return layout_from_text(name, text, other.shape[::-1] if transposes(options.op) else other.shape, comm)
 

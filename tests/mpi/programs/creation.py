@@ -200,6 +200,8 @@ def of_texts(folder: Path) -> None:
         (lambda own: psr.distribute(own, WORLD, bad), None, whole, f"the array is None on rank {bad}"),
         (lambda own: psr.distribute(whole, rows, **own), {"layout": "rows"}, {}, "layout = 'rows' is for distribute"),
         (lambda own: psr.plan(own, "1x1:2x2", comm=WORLD), None, rows, f"{lacking} desc_a, and desc_a = None"),
+        (lambda own: psr.redistribute(own, "rows"), None, source, f"{lacking} desc_a, and desc_a = None"),
+        (lambda own: psr.redistribute(own, "rows"), whole, source, f"{lacking} desc_a, and desc_a = <ndarray"),
         (lambda own: psr.plan(own, "rows", comm=WORLD), "columns", rows, f"desc_a = 'columns' {lacking} desc_b"),
         (lambda own: psr.scatter(own, whole, comm=WORLD), "rows", rows, "desc = 'rows' is a text"),
         (lambda own: psr.gather(own, source.local, comm=WORLD), "1x1:2x2", rows, "desc = '1x1:2x2' is a text"),
