@@ -44,7 +44,7 @@ from .tracing import Phase, Phases, timings, trace
 if TYPE_CHECKING:
     from . import adapters, blacs, intersections, linalg, scalapack, schedules
     from .connection.connect import accept, connect
-    from .files import dtype_of, load, save, shape_of
+    from .files import FileContents, dtype_of, load, open, save, shape_of
     from .layout.relabel import RelabelReport, relabel, relabel_report
     from .redistribution import PaperPlan
 
@@ -61,6 +61,7 @@ __all__ = [
     "Descriptor",
     "DescriptorError",
     "DistributedArray",
+    "FileContents",
     "FileError",
     "LibraryError",
     "PaperPlan",
@@ -91,6 +92,7 @@ __all__ = [
     "linalg",
     "load",
     "ones",
+    "open",
     "plan",
     "redistribute",
     "relabel",
@@ -110,7 +112,7 @@ __getattr__ = lazily(
     {
         **{name: name for name in ("adapters", "blacs", "intersections", "linalg", "scalapack", "schedules")},
         **dict.fromkeys(("accept", "connect"), "connection.connect"),
-        **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
+        **dict.fromkeys(("FileContents", "dtype_of", "load", "open", "save", "shape_of"), "files"),
         **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),
         "PaperPlan": "redistribution",
     },

@@ -30,7 +30,7 @@ from .layout.axis import check_dimensions
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import transposes
-from .layout.notation import check_text, layout_from_text
+from .layout.notation import check_layout_text, layout_from_text
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .redistribution import plan_between, planned
 
@@ -364,7 +364,7 @@ def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
         raise DescriptorError(
             f"shape = {shown(shape)} must be a shape with comm, or a Descriptor, or an array that has one"
         )
-    check_text("layout", layout)
+    check_layout_text("layout", layout)
     if checked_communicator(comm) is None:
         raise DescriptorError(
             "comm = None: give the communicator of the ranks that the array is to be on, as comm=: a shape has none"

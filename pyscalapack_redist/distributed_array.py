@@ -10,7 +10,7 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from types import EllipsisType
-from typing import Any, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -34,12 +34,15 @@ from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
-from .layout.notation import check_text, layout_from_text
+from .layout.notation import check_layout_text, layout_from_text
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .redistribution import Redistribution, local_result, plan_between, planned
 from .reductions import Axis, diagonal, extremum, mean, reduced, trace, variance
 from .tracebacks import brief, brief_methods
 from .whole_arrays import checked_root, from_root, gather
+
+if TYPE_CHECKING:
+    from .files.sources import Sliceable
 
 
 @brief_methods
@@ -134,8 +137,8 @@ class DistributedArray(Distributed):
     @classmethod
     def load(
         cls,
-        desc: Descriptor | str | os.PathLike[str],
-        path: str | os.PathLike[str] | None = None,
+        desc: Descriptor | str | os.PathLike[str] | Sliceable,
+        path: str | os.PathLike[str] | Sliceable | None = None,
         *,
         comm: MPI.Intracomm | None = None,
         layout: str | None = None,
@@ -143,14 +146,15 @@ class DistributedArray(Distributed):
     ) -> Self:
         """Read an array from a file. Collective over the communicator of the descriptor's grid, or over `comm`.
 
-        With the path alone, and `comm`, the shape is read from the file: a .npy or HDF5 file, or a Zarr store.
+        With the path alone, and `comm`, the shape is read from the file: a .npy, HDF5, netCDF-4 or safetensors file, or a Zarr
+        store; or that of the `window`. An object with slices, as of h5py, is read as a file is.
 
         Parameters
         ----------
-        desc : Descriptor, str or path
-            Layout of the array; or the file, which has its shape.
-        path : str or path, optional
-            The file, with a layout.
+        desc : Descriptor, str, path or object with slices
+            Layout of the array; or the file or object, which has its shape.
+        path : str, path or object with slices, optional
+            The file or object, with a layout.
         comm : MPI.Intracomm, optional
             Communicator of the ranks; all of them take part.
         layout : str, optional
@@ -158,12 +162,14 @@ class DistributedArray(Distributed):
         **options
             Those of `load`, as are the errors and the formats of files.
         """
-        from .files import load, shape_of
+        from .files import load
+        from .files.load_and_save import shape_to_load
 
-        if not isinstance(desc, str | os.PathLike):
+        if not isinstance(desc, str | os.PathLike) and (path is not None or isinstance(desc, LAYOUTS)):
             options |= {"comm": comm, "layout": layout}
             file: Any = path  # None is refused on all ranks
-            return cls(desc, load(desc, file, **options))
+            of_layout: Any = desc
+            return cls(of_layout, load(of_layout, file, **options))
         if checked_communicator(comm) is None:
             raise DescriptorError(
                 "comm = None: without a Descriptor the ranks that read are those of comm, as in load(path, comm)"
@@ -175,10 +181,10 @@ class DistributedArray(Distributed):
                 agreed.call += f"({name!r})"
                 if path is not None:
                     raise ArrayError(f"path = {shown(path)} is given twice: as the first argument and as the second")
-                if options.get("window") is not None or options.get("out") is not None:
-                    raise ArrayError("window= and out= need a Descriptor: load(desc, path, window=...)")
-                check_text("layout", name)
-            shape = shape_of(desc, dataset=options.get("dataset"), comm=comm)
+                if options.get("out") is not None:
+                    raise ArrayError("out= needs a Descriptor: load(desc, path, out)")
+                check_layout_text("layout", name)
+            shape = shape_to_load(desc, options.get("dataset"), options.get("window"), group)
             with agreement(group, "load, its layout"):
                 named = named_layout(shape, name, comm)
             return cls(named, load(named, desc, **options))
@@ -734,7 +740,7 @@ def _layout_of_whole(array: object, comm: MPI.Intracomm, root: int, layout: str)
     group = group_of(comm)
     with agreement(group, "distribute", combine=first_known, deliver=True) as agreed:
         holder = checked_root(root, group.size)
-        check_text("layout", layout)
+        check_layout_text("layout", layout)
         agreed.same("root", holder)
         agreed.same("layout", layout)
         whole = _read_whole(array) if group.rank == holder else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -16,17 +17,22 @@ FILES = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
 )
 
+UNLIMITED = 2**60  # bytes; version 1 of control groups writes a number near 2**63 where there is no limit
+
 
 def free_memory() -> int:
     """Bytes that this process can take before the machine or a control group has no more; 0 if nothing says. Not collective."""
     free = []
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        free.append(1024 * _number(MEMINFO, "MemAvailable:"))
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        free.append(1024 * _numbers(MEMINFO)["MemAvailable:"])
     for group in _groups():
         for limit, usage, reclaimable in FILES:
-            with contextlib.suppress(OSError, ValueError, StopIteration):  # "max" is no number
-                room = int((group / limit).read_text()) - int((group / usage).read_text())
-                free.append(room + sum(_number(group / "memory.stat", name, 0) for name in reclaimable))
+            with contextlib.suppress(OSError, ValueError):  # "max" is no number
+                most = int((group / limit).read_text())
+                if most < UNLIMITED:
+                    numbers = _numbers(group / "memory.stat")
+                    room = most - int((group / usage).read_text())
+                    free.append(room + sum(numbers.get(name, 0) for name in reclaimable))
     return max(0, min(free, default=0))
 
 
@@ -51,10 +57,10 @@ def has_room(needed: int, free: Callable[[], int]) -> bool:
     return room_beside(needed, free) >= 0
 
 
-def _number(file: Path, name: str, missing: int | None = None) -> int:
-    """The number after a name in a file of lines; StopIteration if it is not there, and there is no number for that."""
-    found = (int(line.split()[1]) for line in file.read_text().splitlines() if line.split()[:1] == [name])
-    return next(found) if missing is None else next(found, missing)
+def _numbers(file: Path) -> dict[str, int]:
+    """The number after each name in a file of lines."""
+    lines = (line.split() for line in file.read_text().splitlines())
+    return {words[0]: int(words[1]) for words in lines if words[1:] and words[1].isdigit()}
 
 
 def _groups() -> Iterator[Path]:
@@ -64,9 +70,15 @@ def _groups() -> Iterator[Path]:
     except OSError:
         return
     for line in lines:
-        _, controllers, name = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root = MOUNT / "memory" if controllers else MOUNT
-        group = root / name.lstrip("/")
-        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
+        yield from _folders(MOUNT, line)
+
+
+@functools.lru_cache(maxsize=64)
+def _folders(mount: Path, line: str) -> tuple[Path, ...]:
+    """The folders of one line of a process' control groups; none where that is not of memory."""
+    _, controllers, name = line.split(":", 2)
+    if controllers and "memory" not in controllers.split(","):
+        return ()
+    root = mount / "memory" if controllers else mount
+    group = root / name.lstrip("/")
+    return tuple(folder for folder in (group, *group.parents) if folder.is_relative_to(root))

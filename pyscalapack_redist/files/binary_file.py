@@ -70,7 +70,7 @@ class BinaryFile(ArrayFile):
             file.write(header)
             file.flush()
             if placed.end > placed.offset:
-                _allocate(file, placed.end, self.name)
+                allocate(file, placed.end, self.name)
         return placed
 
     @contextlib.contextmanager
@@ -96,25 +96,36 @@ class BinaryFile(ArrayFile):
         on_all(self.group, lambda: os.close(file.number))
 
     def read_part(self, file: OpenFile, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        part, item = slab.layout.empty(array.dtype, order=array.order), array.dtype.itemsize
-        raw = _from_slowest(part, array)
+        part = slab.layout.empty(array.dtype, order=array.order)
         with named_errors(self.name):
-            for span in array.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
-                box = raw[span.part]
-                span_elements = box if span.length == box.size else np.empty(span.length, raw.dtype)
-                read_bytes(file.number, _bytes_of(span_elements), span.start)
-                if span_elements is not box:
-                    box[...] = np.ndarray(box.shape, raw.dtype, span_elements, strides=span.strides)
+            read_region(file, array, slab.own, bytes_from_slowest(part, array))
         return part.astype(dtype, order="K", copy=False)
 
     def write_part(self, file: OpenFile, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        raw = _from_slowest(part, array)
-        with named_errors(self.name), locked_bytes(file.number, array, slab.own) if file.locked else _unlocked:
-            for span in array.spans(slab.own, 0, part.size):
-                write_bytes(file.number, _bytes_of(raw[span.part]), span.start)
+        with named_errors(self.name):
+            write_region(file, array, slab.own, bytes_from_slowest(part, array))
 
 
 _unlocked = contextlib.nullcontext()
+
+
+def read_region(file: OpenFile, array: FileArray, region: Region, raw: NDArray[Any]) -> None:
+    """Read a region of an array into `raw`, its elements as bytes, with dimensions from the slowest to the fastest."""
+    item = array.dtype.itemsize
+    for span in array.spans(region, GAP_BYTES // item, SPAN_BYTES // item):
+        box = raw[span.part]
+        is_run = span.length == box.size and box.flags.c_contiguous
+        span_elements = box if is_run else np.empty(span.length, raw.dtype)
+        read_bytes(file.number, _bytes_of(span_elements), span.start)
+        if span_elements is not box:
+            box[...] = np.ndarray(box.shape, raw.dtype, span_elements, strides=span.strides)
+
+
+def write_region(file: OpenFile, array: FileArray, region: Region, raw: NDArray[Any]) -> None:
+    """Write a region of an array from `raw`, as for `read_region`."""
+    with locked_bytes(file.number, array, region) if file.locked else _unlocked:
+        for span in array.spans(region, 0, raw.size):
+            write_bytes(file.number, _bytes_of(np.ascontiguousarray(raw[span.part])), span.start)
 
 
 def read_bytes(file: int, target: memoryview, start: int) -> None:
@@ -167,7 +178,7 @@ def is_on_nfs(file: int) -> bool:
     return any(name.startswith("nfs") for name in types)
 
 
-def _from_slowest(part: NDArray[Any], array: FileArray) -> NDArray[Any]:
+def bytes_from_slowest(part: NDArray[Any], array: FileArray) -> NDArray[Any]:
     """The elements as bytes, with dimensions from the slowest to the fastest; a copy of records would drop padding."""
     raw = part.view((np.void, array.dtype.itemsize))
     return raw if array.order == "C" else raw.T
@@ -184,8 +195,8 @@ def _opener(target: str) -> Callable[[str, int], int]:
     return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
 
 
-def _allocate(file: BinaryIO, nbytes: int, name: str) -> None:
-    """Give the file its length, and allocate the space if the system can."""
+def allocate(file: BinaryIO, nbytes: int, name: str) -> None:
+    """Give the file its length, and allocate the space if the system can; a FileError if there is not enough."""
     if not hasattr(os, "posix_fallocate"):
         file.truncate(nbytes)
         return

@@ -43,13 +43,11 @@ FOREIGN = {
     ".json": "JSON",
     ".mat": "MATLAB's format",
     ".mtx": "Matrix Market's format",
-    ".nc": "netCDF",
     ".parquet": "Parquet",
     ".pkl": "Python's pickle",
     ".pt": "PyTorch's format",
-    ".safetensors": "safetensors",
 }
-
+NOT_MADE = {".nc": "netCDF, whose dimensions are not those of one array,", ".safetensors": "safetensors"}  # but read
 
 NOT_READ = (
     "cannot be read: use a .npy, .h5 or .zarr file; if this file contains the elements as they are in memory, give dtype= and "
@@ -63,13 +61,14 @@ NOT_WRITTEN = (
 def check_format(name: str, refusal: str) -> None:
     """Raise a FileError for a file with the suffix of an unsupported format."""
     ending = os.path.splitext(name)[1].lower()
-    if ending in FOREIGN:
-        raise FileError(f"{name}: {FOREIGN[ending]} {refusal}")
+    formats = FOREIGN if refusal is NOT_READ else FOREIGN | NOT_MADE
+    if ending in formats and not (refusal is NOT_READ and is_safetensors(name)):  # of which an index ends in .json
+        raise FileError(f"{name}: {formats[ending]} {refusal}")
 
 
 def is_hdf5(name: str) -> bool:
-    """Whether a file of this name is HDF5; upper and lower case are equal."""
-    return name.lower().endswith((".h5", ".hdf5"))
+    """Whether a file of this name is HDF5, or netCDF-4, which is HDF5; upper and lower case are equal."""
+    return name.lower().endswith((".h5", ".hdf5", ".nc"))
 
 
 def is_zarr(name: str) -> bool:
@@ -84,7 +83,17 @@ def is_npy(name: str) -> bool:
 
 def is_raw(name: str) -> bool:
     """Whether a file of this name has the elements alone."""
-    return not (is_npy(name) or is_hdf5(name) or is_zarr(name))
+    return not (is_npy(name) or is_hdf5(name) or is_zarr(name) or is_safetensors(name))
+
+
+def is_safetensors(name: str) -> bool:
+    """Whether a file of this name has tensors in the format of safetensors, or is the index of such files."""
+    return name.lower().endswith((".safetensors", ".safetensors.index.json"))
+
+
+def is_folder_name(path: object) -> bool:
+    """Whether this is the name of a folder of several arrays, if there is one: it has no ending."""
+    return isinstance(path, str | os.PathLike) and not os.path.splitext(os.fsdecode(path).rstrip(os.sep))[1]
 
 
 @contextlib.contextmanager
@@ -112,9 +121,10 @@ def checked_path(path: object, dataset: object) -> str:
     if store is not None:
         raise FileError(f"path = {name!r} is in the Zarr store {store}: give the store, and the array by dataset=")
     if dataset is not None:
-        if not (is_hdf5(name) or is_zarr(name)):
+        if not (is_hdf5(name) or is_zarr(name) or is_safetensors(name)):
             raise FileError(
-                f"dataset = {dataset!r} is for HDF5 and Zarr, names in .h5, .hdf5 or .zarr; the name is {name!r}"
+                f"dataset = {dataset!r} is for HDF5, Zarr and safetensors, names in .h5, .hdf5, .nc, .zarr or .safetensors; "
+                f"the name is {name!r}"
             )
         if not isinstance(dataset, str) or not dataset.strip("/") or "\0" in dataset:
             raise FileError(f"dataset = {dataset!r} must be the name of a data set in {name}")
@@ -229,6 +239,11 @@ class FileArray:
                 yield FileSpan(start + low * byte_strides[cut], length, (*outer, slice(low, high), *rest), byte_strides)
 
 
+def shape_of_region(region: Region) -> tuple[int, ...]:
+    """Numbers of indices of a region."""
+    return tuple(part.stop - part.start for part in region)
+
+
 def first_element(region: Region, shape: Sequence[int], order: str) -> int:
     """Number of a region's first element in the file."""
     number = 0
@@ -335,9 +350,14 @@ class FilePart:
         """The window as written in brackets."""
         return f"[{', '.join(map(_bounds, self._slices))}]"
 
-    def check(self, name: str) -> None:
-        """Check the arguments for an existing file, before it is opened; a FileError if they are invalid."""
-        raw = is_raw(name)
+    def check(self, name: str, raw: bool) -> None:
+        """Check the arguments for an existing array, `raw` if only they describe it, before it is opened.
+
+        Raises
+        ------
+        FileError
+            They are invalid.
+        """
         for argument, value in (("order", self.order), ("offset", self.offset), ("shape", self.shape)):
             if value is not None and not raw:
                 raise FileError(f"{argument} = {value!r} is for raw files: {name} has its own; omit it")
@@ -403,15 +423,25 @@ class FilePart:
                     "or window= must select a part"
                 )
             return array
-        window = f"window = {self._text} of {name}, which holds an array of shape {array.shape}"
-        try:
-            parts = sub_array([BlockCyclic(n, max(1, n), 1) for n in array.shape], self.window)
-        except DescriptorError as error:
-            raise FileError(f"{window}: {error}") from None
-        shape = tuple(part.n for part in parts)
+        region = self.region(array.shape, name)
+        shape = shape_of_region(region)
         if shape != desc.shape:
-            raise FileError(f"{window}, has shape {shape}, but desc has shape {desc.shape}: they must be equal")
-        return replace(array, window=tuple(slice(part.offset, part.offset + part.n) for part in parts))
+            raise FileError(
+                f"window = {self._text} of {name}, which holds an array of shape {array.shape}, has shape {shape}, but desc "
+                f"has shape {desc.shape}: they must be equal"
+            )
+        return replace(array, window=region)
+
+    def region(self, shape: tuple[int, ...], name: str) -> Region:
+        """The part of an array of this shape; without a window the whole of it."""
+        key = ... if self.window is None else self.window
+        try:
+            parts = sub_array([BlockCyclic(n, max(1, n), 1) for n in shape], key)
+        except DescriptorError as error:
+            raise FileError(
+                f"window = {self._text} of {name}, which holds an array of shape {shape}: {error}"
+            ) from None
+        return tuple(slice(part.offset, part.offset + part.n) for part in parts)
 
 
 Lengths = Sequence[int] | int | None

@@ -1,13 +1,16 @@
-"""HDF5 files by h5py. All ranks call HDF5 if h5py was built with MPI, else the first rank."""
+"""HDF5 files by h5py, as pip installs it. The first rank opens the file; all ranks read and write the elements.
+
+HDF5 tells where it has put them (`hdf5_storage`). What it does not tell goes through the first rank, slab by slab. netCDF-4
+files are HDF5, and are read.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,34 +18,28 @@ from numpy.typing import NDArray
 
 from .. import diagnostics
 from ..comm.groups import MPIGroup
-from ..comm.mpi import MPI
 from ..errors import FileError, LibraryError
 from ..layout.descriptor import Descriptor
+from .binary_file import allocate
 from .contents import FileArray, FilePart, Region, named_errors
+from .hdf5_storage import FilteredChunks, RawChunks, Storage, find_storage, has_filters, may_be_confused
+from .replacement import bring_to_disk
 from .slabs import ArrayFile, Slab, identity_of, on_all, on_first
 
-LONGEST_NAME = 244  # bytes: Open MPI 4.1 appends a suffix in a buffer of 256
 OF_NUMBERS = {5, 6}  # filters: H5Z_FILTER_NBIT, H5Z_FILTER_SCALEOFFSET of <H5Zpublic.h>
 OF_DIMENSIONS = ("DIMENSION_LABELS", "DIMENSION_LIST", "REFERENCE_LIST")  # attributes that depend on their number
-DESCRIPTORS = 8  # free file descriptors before MPI opens a file; Open MPI 4.1 needs two
+NETCDF_3 = (b"CDF\1", b"CDF\2", b"CDF\5")  # the first bytes: classic, of 64-bit offsets, of 64-bit data
 
 
 class Hdf5(ArrayFile):
     """A data set of an HDF5 file; a LibraryError if h5py cannot be imported. The constructor is collective."""
 
+    _has_warned = False  # in this process
+
     def __init__(self, group: MPIGroup, path: str, name: str, dataset: str) -> None:
         self._dataset = dataset
         self._h5py = on_all(group, lambda: library(name))
-        self._parallel: bool = on_first(group, lambda: bool(self._h5py.get_config().mpi))
-        super().__init__(group, path, name, group.size if self._parallel else 1)
-        if not self._parallel:
-            on_first(group, self._warn)
-
-    def _warn(self) -> None:
-        diagnostics.warn(
-            f"{self.name}: h5py was built without MPI, so the first rank reads and writes for all ranks",
-            RuntimeWarning,
-        )
+        super().__init__(group, path, name, 1)
 
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
         def read() -> FileArray:
@@ -55,85 +52,171 @@ class Hdf5(ArrayFile):
         """Make the file: a copy of `target`, if that exists, with a data set for the array. Collective."""
 
         def make() -> None:
-            with named_errors(self.name):
+            h5py, name = self._h5py, self.name
+            with named_errors(name):
                 self.origin = identity_of(target) if os.path.exists(target) else {}
                 if self.origin:
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                    shutil.copyfile(target, self.path)
-                with self._h5py.File(self.path, "r+" if self.origin else "w-") as file:
-                    check_links(self._h5py, file, self._dataset, self.name)
-                    if not isinstance(file.get(self._dataset), self._h5py.Dataset | None):
-                        raise FileError(f"{self.name}: {self._dataset} is a group: give another dataset=")
-                    make_dataset(self._h5py, file, self._dataset, array, filtered=not self._parallel)
+                    with opened_file(h5py, target, "r", name) as old:  # and locked: no other program writes
+                        check_closed(h5py, old, name)
+                        os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                        shutil.copyfile(target, self.path)
+                with opened_file(h5py, self.path, "r+" if self.origin else "w-", name) as file:
+                    check_links(h5py, file, self._dataset, name)
+                    if not isinstance(file.get(self._dataset), h5py.Dataset | None):
+                        raise FileError(f"{name}: {self._dataset} is a group: give another dataset=")
+                    make_dataset(h5py, file, self._dataset, array)
+                    dataset = file[self._dataset]
+                    if not has_filters(dataset) and not may_be_confused(h5py, dataset):
+                        allocate_chunks(h5py, dataset, tuple([slice(0, n) for n in array.shape]))
+                with open(self.path, "r+b") as bytes_of_file:
+                    allocate(bytes_of_file, os.fstat(bytes_of_file.fileno()).st_size, name)
 
         on_first(self.group, make)
         return array
 
-    @contextmanager
-    def opened(self, mode: str) -> Iterator[Any]:
-        def open_file() -> Any:  # None on a rank that does not call HDF5
-            with named_errors(self.name):
-                if not self._parallel and self.group.rank:
-                    return None
-                driver = {"driver": "mpio", "comm": self.group.comm} if self._parallel else {}
-                file = self._h5py.File(self.path, mode, **driver)
-                if mode != "r" and not has_type_of(self._h5py, file[self._dataset]):
-                    file.close()
+    # -- all ranks, or the first one
+
+    def read(
+        self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
+    ) -> None:
+        def find() -> tuple[tuple[int, ...] | None, Storage | None]:
+            """The chunks that ranks read by HDF5, or where the elements are; neither if the first rank reads for all."""
+            h5py = self._h5py
+            with opened_file(h5py, self.path, "r", self.name) as file:
+                check_closed(h5py, file, self.name)
+                dataset = file[self._dataset]
+                if self._warns(hindrance(h5py, file, dataset), "reads"):
+                    return None, None
+                if has_filters(dataset) or may_be_confused(h5py, dataset):
+                    return dataset.chunks, None
+                return None, find_storage(h5py, dataset)
+
+        chunks, storage = on_first(self.group, find)
+        if storage is None:
+            self.callers = self.group.size if chunks else 1
+            super().read(replace(array, read_unit=chunks), desc, out, dtype, progress)
+        else:
+            raw = RawChunks(self, storage)
+            raw.read(replace(array, read_unit=raw.unit(array)), desc, out, dtype, progress)
+
+    def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
+        def prepare() -> Storage | None:
+            h5py = self._h5py
+            with opened_file(h5py, self.path, "r+", self.name) as file:
+                check_closed(h5py, file, self.name)
+                dataset = file[self._dataset]
+                if is_narrow(h5py, dataset):
                     raise FileError(
                         f"{self.name}: the numbers of {self._dataset} have fewer bits than NumPy's: no window can be written"
                     )
-                return file
+                reason = hindrance(h5py, file, dataset)
+                if not reason and may_be_confused(h5py, dataset):
+                    reason = (
+                        "has an unlimited dimension that is not the first one, where HDF5 tells wrong places of chunks"
+                    )
+                if self._warns(reason, "writes"):
+                    return None
+                if not has_filters(dataset):
+                    allocate_chunks(h5py, dataset, array.within(tuple([slice(0, n) for n in desc.shape])))
+                    file.flush()
+                return find_storage(h5py, dataset)
 
-        if self._parallel:
-            on_all(self.group, lambda: check_openable(self.path))
-        file = on_all(self.group, open_file)
+        storage = on_first(self.group, prepare)
+        if storage is None:
+            super().write(array, desc, local, progress)
+        elif storage.template is None:
+            raw = RawChunks(self, storage)
+            raw.write(replace(array, write_unit=raw.unit(array)), desc, local, progress)
+        else:
+            filtered = FilteredChunks(self, self._dataset, self._h5py, storage)
+            filtered.write(replace(array, write_unit=storage.chunks), desc, local, progress)
 
-        def close() -> None:
-            with named_errors(self.name):
-                if file is not None:
-                    file.close()
+    def _warns(self, reason: str, verb: str) -> bool:
+        """Whether there is a reason why the first rank reads or writes for all ranks; the first in a process is a warning."""
+        if reason and not Hdf5._has_warned:
+            Hdf5._has_warned = True
+            diagnostics.warn(
+                f"{self.name}: {self._dataset} {reason}, so the first rank {verb} for all ranks: store it as h5py's "
+                "file['copy'] = file[name][()] does, or save()",
+                RuntimeWarning,
+            )
+        return bool(reason)
 
-        with ExitStack() as undo:
-            undo.callback(close)
-            yield file
-            undo.pop_all()
-        on_all(self.group, close)
+    # -- by HDF5, which one rank opens to write
+
+    @contextmanager
+    def opened(self, mode: str) -> Iterator[Any]:
+        """The file of h5py on ranks that read by HDF5, or on the first one, which writes; None on the others. Collective."""
+        with ExitStack() as open_file:
+
+            def open_here() -> Any:
+                if self.group.rank >= self.callers:
+                    return None
+                return open_file.enter_context(opened_file(self._h5py, self.path, mode, self.name))
+
+            yield on_all(self.group, open_here)
+            on_all(self.group, open_file.close)
         if mode != "r":
-            on_first(self.group, self._sync)
-
-    def _sync(self) -> None:
-        with open(self.path, "rb") as file:
-            os.fsync(file.fileno())
+            on_first(self.group, lambda: bring_to_disk(self.path))
 
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
         with named_errors(self.name):
             return np.asarray(file[self._dataset][array.within(slab.own)], dtype)
-
-    def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
-        def allocate() -> None:
-            with named_errors(self.name), self._h5py.File(self.path, "r+") as file:
-                allocate_chunks(file[self._dataset], array.within(tuple([slice(0, n) for n in desc.shape])))
-
-        if self._parallel:
-            on_first(self.group, allocate)
-        super().write(array, desc, local, progress)
 
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
         with named_errors(self.name):
             file[self._dataset][array.within(slab.own)] = part
 
 
+@contextmanager
+def opened_file(h5py: Any, path: str, mode: str, name: str) -> Iterator[Any]:
+    """The file of h5py; a FileError for the file `name` if it cannot be opened, with what to do where others have it open."""
+    with named_errors(name):
+        try:
+            file = h5py.File(path, mode)
+        except OSError as error:
+            raise FileError(_refusal(path, name, str(error))) from error
+        with file:
+            yield file
+
+
+def _refusal(path: str, name: str, text: str) -> str:
+    """Why HDF5 does not open a file, and what to do."""
+    if "unable to lock file" in text:
+        return (
+            f"{name} is open in another program, or on another rank ({text}): close it there; if nobody has it open, its file "
+            "system may have no locks: set HDF5_USE_FILE_LOCKING=FALSE in the environment"
+        )
+    if "already open for" in text:
+        return (
+            f"{name} is being written by another program, perhaps for SWMR ({text}): close it there; if that program was "
+            f"killed, run h5clear --status {name}"
+        )
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            if file.read(4) in NETCDF_3:
+                return (
+                    f"{name} is netCDF-3, and only netCDF-4 can be read: convert it, as by nccopy -k nc4 {name} NEW.nc"
+                )
+    return f"{name}: {text}"
+
+
+def check_closed(h5py: Any, file: Any, name: str) -> None:
+    """Raise a FileError if this process has a file open besides, and elements in HDF5's memory may not be those in the file."""
+    if file.mode != "r" and h5py.h5f.get_obj_count(file.id, h5py.h5f.OBJ_FILE) > 1:  # "r+" if another one is that
+        raise FileError(f"{name} is open in this program, and HDF5 may have elements of it in memory: close it first")
+
+
 # -- data sets
 
 
-def make_dataset(h5py: Any, file: Any, name: str, array: FileArray, filtered: bool = True) -> None:
+def make_dataset(h5py: Any, file: Any, name: str, array: FileArray) -> None:
     """Make a data set for an array; an old one stays if it can hold the array, else its attributes and properties do.
 
-    Without `filtered` it has no filters, such as compression: HDF5 does not let ranks write through them independently. The
-    space of a new one is allocated before the file is closed: until then HDF5 knows which space the old one had.
+    The space of a new one is allocated, if it is contiguous, but nothing written there: all ranks will do that.
     """
     old = file.get(name)
-    if old is not None and _can_hold(h5py, file, old, array, filtered):
+    if old is not None and _can_hold(h5py, file, old, array):
         if old.shape != array.shape:
             old.resize(array.shape)
         return
@@ -142,15 +225,14 @@ def make_dataset(h5py: Any, file: Any, name: str, array: FileArray, filtered: bo
     if old is not None and old.chunks and old.ndim == len(array.shape) and 0 not in array.shape:
         properties = old.id.get_create_plist()
         filters = {properties.get_filter(k)[0] for k in range(properties.get_nfilters())}
-        if filtered:  # only those go that depend on the numbers, and may round them
-            filters &= OF_NUMBERS if old.dtype != array.dtype else set()
-        for code in filters:
+        for code in filters & OF_NUMBERS if old.dtype != array.dtype else ():  # which may round other numbers
             properties.remove_filter(code)
         limits = [m if m is None else max(n, m) for n, m in zip(array.shape, old.maxshape, strict=True)]
         chunks = [c if m is None else min(c, n) for c, n, m in zip(old.chunks, array.shape, limits, strict=True)]
         options = {"maxshape": tuple(limits), "chunks": tuple(chunks)}
     elif not array.shape or 0 not in array.shape:
         properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
     attributes, dimensions = ({}, []) if old is None else (_attributes(old), _dimensions(old))
     if old is not None:
         old = None  # as long as it is open, HDF5 keeps its space
@@ -165,46 +247,44 @@ def make_dataset(h5py: Any, file: Any, name: str, array: FileArray, filtered: bo
             new.dims[k].attach_scale(scale)
 
 
-def _can_hold(h5py: Any, file: Any, old: Any, array: FileArray, filtered: bool) -> bool:
+def _can_hold(h5py: Any, file: Any, old: Any, array: FileArray) -> bool:
     """Whether an existing data set, perhaps resized, can hold an array, and its elements are in this file."""
     if old.file.filename != file.filename or old.is_virtual or old.external:
         return False
-    if old.shape is None or old.ndim != len(array.shape) or old.dtype != array.dtype or not has_type_of(h5py, old):
-        return False
-    if not filtered and old.id.get_create_plist().get_nfilters():
+    if old.shape is None or old.ndim != len(array.shape) or old.dtype != array.dtype or is_narrow(h5py, old):
         return False
     fits = all(m is None or n <= m for n, m in zip(array.shape, old.maxshape, strict=True))
     return bool(old.shape == array.shape or (old.chunks and fits))
 
 
-def allocate_chunks(dataset: Any, region: Region) -> None:
-    """Make the chunks of a region of a data set that do not exist, if others do; of none HDF5 makes all when ranks open it.
-
-    Ranks that write independently cannot: each would have another table of chunks, and all wait for ever in closing the file.
-    """
-    sizes, table, existing = dataset.chunks, dataset.id, set()
-    if sizes is None:
-        return
-    counts = [-(-n // size) for n, size in zip(dataset.shape, sizes, strict=True)]
-    if table.get_num_chunks() in (0, math.prod(counts)):
-        return
-    firsts = [range(part.start // n * n, part.stop, n) for part, n in zip(region, sizes, strict=True)]
-    if hasattr(table, "chunk_iter"):  # of HDF5 1.12.3 and later
-        table.chunk_iter(lambda chunk: existing.add(chunk.chunk_offset))
-    else:
-        existing = {k for k in itertools.product(*firsts) if table.get_chunk_info_by_coord(k).byte_offset is not None}
-    for first in itertools.product(*firsts):
-        if first not in existing:
-            element = tuple([slice(k, k + 1) for k in first])
-            dataset[element] = dataset[element]
+def allocate_chunks(h5py: Any, dataset: Any, region: Region) -> None:
+    """Make the chunks of a region that do not exist, with the fill value, or the whole of a contiguous data set."""
+    storage = find_storage(h5py, dataset)
+    if storage is not None:
+        for place, first, _ in storage.chunks_of(region):
+            if place["offset"] < 0:
+                element = tuple([slice(k, k + 1) for k in first])
+                dataset[element] = dataset[element]
 
 
-def has_type_of(h5py: Any, dataset: Any) -> bool:
-    """Whether numbers of a data set are stored as NumPy's: not those of 12 bits, which NumPy reads as 16."""
+def hindrance(h5py: Any, file: Any, dataset: Any) -> str:
+    """Why the elements do not lie in the file as NumPy's; empty if they do, or go through filters."""
+    if dataset.file.filename != file.filename:
+        return f"is a link to the file {dataset.file.filename}"
+    if dataset.is_virtual:
+        return "is virtual, made of other data sets"
+    if dataset.external:
+        return "has its elements in external files"
     stored = dataset.id.get_type()
-    if stored.get_class() not in (h5py.h5t.INTEGER, h5py.h5t.FLOAT):
-        return True
-    return bool(stored == h5py.h5t.py_create(dataset.dtype))
+    if has_filters(dataset) or stored == h5py.h5t.py_create(dataset.dtype, logical=True):
+        return ""
+    return f"has elements of a type that NumPy has not, read as {dataset.dtype}"
+
+
+def is_narrow(h5py: Any, dataset: Any) -> bool:
+    """Whether numbers are stored otherwise than NumPy's, as those of 12 bits, which NumPy reads as 16."""
+    stored = dataset.id.get_type()
+    return stored.get_class() in (h5py.h5t.INTEGER, h5py.h5t.FLOAT) and stored != h5py.h5t.py_create(dataset.dtype)
 
 
 def _attributes(dataset: Any) -> dict[str, tuple[Any, Any, Any]]:
@@ -240,33 +320,9 @@ def check_links(h5py: Any, file: Any, dataset: str, name: str) -> None:
             ) from error
 
 
-def check_openable(path: str) -> None:
-    """Raise a FileError where MPI-IO would open another file or abort the program, or other ranks would wait forever."""
-    if ":" in path:
-        raise FileError(
-            f"{path} has a colon, and MPI-IO, by which h5py opens it, may take what is before it for the kind of a file "
-            "system: rename it, or use a relative path"
-        )
-    length = len(os.fsencode(path))
-    if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
-        raise FileError(
-            f"{path}: the name has {length} bytes, and Open MPI aborts the program in MPI_File_open for more than "
-            f"{LONGEST_NAME}: use a shorter one, such as a relative path (save() appends a suffix while it writes)"
-        )
-    with ExitStack() as files:
-        try:
-            for _ in range(DESCRIPTORS):
-                files.callback(os.close, os.open(os.sep, os.O_RDONLY))
-        except OSError as error:
-            raise FileError(
-                f"{path}: MPI may need {DESCRIPTORS} file descriptors to open it, and this process has fewer left ({error}): "
-                "close files, or allow more by ulimit -n"
-            ) from error
-
-
 def read_dataset(h5py: Any, path: str, dataset: str, name: str) -> FileArray:
     """Read shape and dtype of a data set; `name` is the file's name in errors."""
-    with named_errors(name), h5py.File(path, "r") as file:
+    with opened_file(h5py, path, "r", name) as file:
         check_links(h5py, file, dataset, name)
         item = file.get(dataset)
         if not isinstance(item, h5py.Dataset):

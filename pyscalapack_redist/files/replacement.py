@@ -55,7 +55,7 @@ def replace_file(
     """
     target, temporary, others = on_first(group, lambda: _place(name, check))
     if others:
-        _remove_ended(group, others, name)
+        remove_ended(group, others, name)
     with ExitStack() as at_end:
         if group.rank == 0:
             at_end.callback(_remove, temporary)  # after success, an old directory
@@ -163,7 +163,7 @@ def temporary_files_of(target: str) -> list[str]:
         return []
 
 
-def _remove_ended(group: Group, paths: list[str], name: str) -> None:
+def remove_ended(group: Group, paths: list[str], name: str) -> None:
     """Remove temporary files of ended processes of each rank's machine, and warn of other files. Collective."""
 
     def remove() -> None:

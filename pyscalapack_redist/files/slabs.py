@@ -78,10 +78,8 @@ def identity_of(path: str, mode: str = "rb") -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def one_file(
-    group: Group, path: str, ranks: int, writes: bool = False, elsewhere: tuple[str, ...] = CONTENTS
-) -> Iterator[None]:
-    """Check that `path` is the same file on the first `ranks`, before and after the body of the `with`. Collective.
+def one_file(group: Group, path: str, writes: bool = False, elsewhere: tuple[str, ...] = CONTENTS) -> Iterator[None]:
+    """Check that `path` is the same file on all ranks, before and after the body of the `with`. Collective.
 
     Raises a FileError on all ranks if it is not, or if one of them cannot open it. The facts `elsewhere` are compared between
     hosts: before the body, and if it does not write, also after it.
@@ -90,8 +88,6 @@ def one_file(
     first = on_first(group, lambda: identity_of(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
-        if group.rank >= ranks:
-            return None
         try:
             own = as_file_error(lambda: identity_of(path, mode))
         except FileError as error:
@@ -227,51 +223,28 @@ def _processes_along(shape: Sequence[int], ranks: int) -> tuple[int, ...]:
     return tuple(processes)
 
 
-# -- files whose arrays move in slabs
+# -- arrays that are read, and files that are written, in slabs
 
 
-class ArrayFile(ABC):
-    """A file of one format, whose array is read and written in slabs.
+class StoredArray(ABC):
+    """An array that ranks read in slabs.
 
     Parameters
     ----------
     group : MPIGroup
         The ranks.
-    path : str
-        The file.
     name : str
-        The file in messages.
+        The array's file in messages.
     callers : int
         Number of ranks that open it: the first ones.
-
-    Attributes
-    ----------
-    origin : dict, optional
-        On the first rank, facts about the file whose contents `create` has copied; none for a file that did not exist.
     """
 
-    def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
-        self.group, self.path, self.name, self.callers = group, path, name, callers
-        self.origin: dict[str, Any] | None = None
-
-    def identity(self) -> str:
-        """The file that identifies the array; for a format of one file, that file. Collective."""
-        return self.path
+    def __init__(self, group: MPIGroup, name: str, callers: int) -> None:
+        self.group, self.name, self.callers = group, name, callers
 
     @abstractmethod
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """The array or window in the file, checked against the layout; a raw file has elements of `dtype`. Collective."""
-
-    @abstractmethod
-    def create(self, target: str, array: FileArray) -> FileArray:
-        """Make the file for an array, to replace `target`; returns the array in the file. Collective."""
-
-    def check_target(self, target: str) -> None:
-        """Raise a FileError if `create` has copied the contents of `target`, and these have changed. On the first rank."""
-        if self.origin is not None and self.origin != (identity_of(target) if os.path.exists(target) else {}):
-            raise FileError(
-                f"{self.name} was changed by another program during the call, and what it wrote would be lost: save again"
-            )
+        """The array or window, checked against the layout; a raw file has elements of `dtype`. Collective."""
 
     @abstractmethod
     def opened(self, mode: str) -> AbstractContextManager[Any]:
@@ -280,10 +253,6 @@ class ArrayFile(ABC):
     @abstractmethod
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Read this rank's part of a slab, as an array of `dtype`."""
-
-    @abstractmethod
-    def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        """Write this rank's part of a slab, which is contiguous in the array's order."""
 
     def read(
         self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any], progress: bool = False
@@ -300,24 +269,74 @@ class ArrayFile(ABC):
                 plan_between(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 
+    def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
+        """The progress of a call, on the first rank if it asks for that."""
+        total = math.prod(desc.shape) * array.dtype.itemsize
+        return progress_bar(call, str(self.name), total, bool(shown) and self.group.rank == 0)
+
+
+class ArrayFile(StoredArray):
+    """A file of one format, whose array is read and written in slabs.
+
+    Parameters
+    ----------
+    group : MPIGroup
+        The ranks.
+    path : str
+        The file.
+    name : str
+        The file in messages.
+    callers : int
+        Number of ranks that read and write elements: the first ones.
+
+    Attributes
+    ----------
+    origin : dict, optional
+        On the first rank, facts about the file whose contents `create` has copied; none for a file that did not exist.
+    """
+
+    def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
+        super().__init__(group, name, callers)
+        self.path = path
+        self.origin: dict[str, Any] | None = None
+
+    def identity(self) -> str:
+        """The file that identifies the array; for a format of one file, that file. Collective."""
+        return self.path
+
+    @abstractmethod
+    def create(self, target: str, array: FileArray) -> FileArray:
+        """Make the file for an array, to replace `target`; returns the array in the file. Collective."""
+
+    def check_target(self, target: str) -> None:
+        """Raise a FileError if `create` has copied the contents of `target`, and these have changed. On the first rank."""
+        if self.origin is not None and self.origin != (identity_of(target) if os.path.exists(target) else {}):
+            raise FileError(
+                f"{self.name} was changed by another program during the call, and what it wrote would be lost: save again"
+            )
+
+    @abstractmethod
+    def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+        """Write this rank's part of a slab, which is contiguous in the array's order."""
+
     def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None, progress: bool = False) -> None:
         """Write this rank's local array into the file, which is there, and see it on the disk. Collective.
 
         The first rank reports the progress.
         """
 
-        def write_part(slab: Slab, part: NDArray[Any]) -> None:
-            if part.size:
-                self.write_part(file, array, slab, part)
-
         with self.opened("r+") as file, self._progress("save", array, desc, progress) as advance:
             for slab in slabs(desc, array, array.write_unit, self.callers):
                 part = on_all(self.group, functools.partial(slab.layout.empty, array.dtype, order=array.order))
                 plan_between(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
-                on_all(self.group, functools.partial(write_part, slab, part))
+                self.write_slab(file, array, slab, part)
                 advance(math.prod(slab.layout.shape) * array.dtype.itemsize)
 
-    def _progress(self, call: str, array: FileArray, desc: Descriptor, shown: bool) -> AbstractContextManager[Advance]:
-        """The progress of a call, on the first rank if it asks for that."""
-        total = math.prod(desc.shape) * array.dtype.itemsize
-        return progress_bar(call, str(self.name), total, bool(shown) and self.group.rank == 0)
+    def write_slab(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+        """Write a slab, of which this rank has `part`. Collective."""
+
+        def write() -> None:
+            if part.size:
+                self.write_part(file, array, slab, part)
+
+        on_all(self.group, write)

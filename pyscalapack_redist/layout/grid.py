@@ -86,6 +86,7 @@ class ProcessGrid:
         table.setflags(write=False)
         self._ranks = table
         self._context: int | None = None
+        self._known_coords: dict[int, tuple[int, ...] | None] = {}  # results of `coords_of`
         self._coords = None if own_rank is None else self.coords_of(own_rank)
         # results of `Places.ranks` by axes, shared by all layouts on this grid
         self._rank_tables: dict[tuple[int | None, ...], NDArray[np.int64]] = {}
@@ -202,8 +203,11 @@ class ProcessGrid:
 
     def coords_of(self, rank: int) -> tuple[int, ...] | None:
         """Coordinates of a rank of the communicator; None outside the grid. Not collective."""
-        position = np.flatnonzero(self._ranks.ravel() == rank)
-        return tuple(int(c) for c in np.unravel_index(position[0], self._shape)) if position.size else None
+        if rank not in self._known_coords:
+            position = np.flatnonzero(self._ranks.ravel() == rank)
+            coords = tuple(int(c) for c in np.unravel_index(position[0], self._shape)) if position.size else None
+            self._known_coords[rank] = coords
+        return self._known_coords[rank]
 
     def make_context(self) -> int:
         """Make the grid's BLACS context, or return the existing one. Collective over the grid; -1 on ranks outside.

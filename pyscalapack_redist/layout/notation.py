@@ -36,7 +36,7 @@ TILES = "tiles="
 ENDINGS = "/MxN@IA,JA for a sub-array at IA, JA of a whole array of M x N, /C for local arrays in C order"
 
 
-def check_text(name: str, text: object) -> None:
+def check_layout_text(name: str, text: object) -> None:
     """Check a layout as a text, whatever the shape. Not collective; raises as `layout_from_text`."""
     if not isinstance(text, str) or (text not in SLABS and ":" not in text):
         raise DescriptorError(f"{name} = {shown(text)} must be {GRAMMAR}")
@@ -57,7 +57,7 @@ def layout_from_text(name: str, text: Any, shape: Sequence[int], comm: MPI.Intra
     DescriptorError
         The argument `name` is no such text, or does not fit the shape or the number of ranks; the text says what it must be.
     """
-    check_text(name, text)
+    check_layout_text(name, text)
     if text in SLABS:
         processes = 1 if comm is None else comm.Get_size()
         along = SLABS[text] % len(shape)

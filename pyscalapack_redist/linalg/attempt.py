@@ -23,6 +23,7 @@ from ..layout.arrays import new_array
 from ..layout.descriptor import Descriptor
 from ..scalapack.calls import ConvergenceError, NotFiniteError
 from ..scalapack.matrix_operands import KIND_OF_DTYPE
+from .cache import cache_of
 from .call import RoutineCall, WrongResultError
 from .cores import blas_on_all_cores
 from .matrix_parts import as_column, local_elements
@@ -106,6 +107,7 @@ class Problem:
             self.work_in(choose_process(call, self.operands, copies_on_one), wanted is not None)
         elif has_layout:
             self.work_in(wanted or choose_layout(call, self.operands, uses_library), wanted is not None)
+            cache_of(call.group).note_place(call.name, self.operands.shape, self.place.is_alone)
 
     def work_in(self, layout: Descriptor, is_asked: bool) -> None:
         """Let the next attempt work in this layout. Collective."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -42,6 +43,7 @@ class Cache:
         self._rates: dict[str, Rates] | None = None
         self._of_file: frozenset[str] = frozenset()
         self._layouts: dict[Hashable, Descriptor] = {}
+        self._grid_calls = OrderedDict[Hashable, None]()  # routines and shapes whose last call was on a grid
         self.has_library = False
         self.grids: dict[Hashable, ProcessGrid] = {}
         self.kept: dict[str, Any] = {}
@@ -72,12 +74,26 @@ class Cache:
             self._layouts[key] = make()
         return self._layouts[key]
 
+    # -- where calls work
+
+    def was_on_one(self, routine: str, shape: tuple[int, int]) -> bool:
+        """Whether the last call of a routine with this shape was on one process, a guess for the next; true at first."""
+        return (routine, shape) not in self._grid_calls
+
+    def note_place(self, routine: str, shape: tuple[int, int], is_on_one: bool) -> None:
+        """Note where a call works."""
+        self._grid_calls.pop((routine, shape), None)
+        if not is_on_one:
+            self._grid_calls[routine, shape] = None
+            while len(self._grid_calls) > MOST_PLANS:
+                self._grid_calls.popitem(last=False)
+
     @property
     def version(self) -> int:
         """A digest of all that saves collective steps. Ranks on which it differs, after a failure, forget all of it."""
         kept = tuple([(name, each.version) for name, each in self.kept.items()])
         known = self.has_library, None if self._rates is None else tuple(self._rates)
-        return digest((tuple(self._plans), tuple(self.grids), tuple(self.texts), kept, known))
+        return _digest_of((tuple(self._plans), tuple(self.grids), tuple(self.texts), kept, known))
 
     def forget(self) -> None:
         """Forget all that saves collective steps. All ranks do so."""
@@ -122,6 +138,12 @@ class Cache:
             self._rates = rates.read(call)
             self._of_file = frozenset(self._rates)
         return self._rates
+
+
+@functools.lru_cache(maxsize=64)
+def _digest_of(state: Hashable) -> int:
+    """The digest of a state, which is the last one in most calls."""
+    return digest(state)
 
 
 def cache_of(group: MPIGroup) -> Cache:

@@ -64,7 +64,7 @@ class Claim(NamedTuple):
     @property
     def is_finite(self) -> bool:
         """Whether there are no infs and NaNs, which nothing is known of."""
-        return bool(np.all(np.isfinite(self.error)) and np.all(np.isfinite(self.bound)))
+        return bool(np.isfinite(self.error).all() and np.isfinite(self.bound).all())
 
     @property
     def excess(self) -> float:
@@ -276,8 +276,9 @@ def _scale_claim(name: str, magnitude: float, norm: Any, shape: tuple[int, ...])
 
 def _worst(claims: Iterable[Claim]) -> tuple[str, float, bool] | None:
     """The text of the claim with the largest excess, that excess, and whether it is of finite numbers; None if all hold."""
-    excesses = [(claim.excess, not claim.is_finite, claim.text) for claim in claims]
-    excess, is_open, text = max(excesses, default=(0.0, False, ""))
+    excesses = [(claim.excess, claim) for claim in claims]
+    keys = [(excess, excess == math.inf and not claim.is_finite, claim.text) for excess, claim in excesses]
+    excess, is_open, text = max(keys, default=(0.0, False, ""))
     return (text, excess, not is_open) if excess else None
 
 

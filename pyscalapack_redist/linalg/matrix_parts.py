@@ -84,8 +84,11 @@ def holds_elements(desc: Descriptor, *, of_copies: bool = False) -> bool:
 
 def diagonal_elements(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Elements:
     """Global indices of this rank's diagonal elements, ascending, and their places among the rows and columns."""
-    indices, down, across = np.intersect1d(rows, columns, assume_unique=True, return_indices=True)
-    return indices, down, across
+    across = np.searchsorted(columns, rows)
+    is_column = across < columns.size
+    is_column[is_column] = columns[across[is_column]] == rows[is_column]
+    (down,) = np.nonzero(is_column)
+    return rows[down], down, across[down]
 
 
 def panels(rows: int, columns: int) -> Iterator[slice]:
@@ -98,7 +101,7 @@ def panels(rows: int, columns: int) -> Iterator[slice]:
 def pieces(
     rows: NDArray[np.int64], columns: NDArray[np.int64], part: str
 ) -> Iterator[tuple[slice, slice, NDArray[np.bool_] | None]]:
-    """Local rows and columns that cover a part, with a mask where not all elements are of it.
+    """Local rows and columns that cover a part, none of them empty, with a mask where not all elements are of it.
 
     Of a Hermitian matrix they cover the triangle without the diagonal.
     """
@@ -109,8 +112,11 @@ def pieces(
             continue
         indices = columns[over]
         top, bottom = np.searchsorted(rows, (indices[0], indices[-1] + 1))
-        yield slice(top, bottom), over, _mask(rows[top:bottom], indices, lower, strict)
-        yield slice(bottom, rows.size) if lower else slice(0, top), over, None
+        if top < bottom:
+            yield slice(top, bottom), over, _mask(rows[top:bottom], indices, lower, strict)
+        others = slice(bottom, rows.size) if lower else slice(0, top)
+        if others.start < others.stop:
+            yield others, over, None
 
 
 def _mask(rows: NDArray[np.int64], columns: NDArray[np.int64], lower: bool, strict: bool) -> NDArray[np.bool_]:

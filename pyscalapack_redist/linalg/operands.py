@@ -335,10 +335,15 @@ class Operands:
             return frozenset()
         return frozenset(name for name in self.overwritable if 8 * math.prod(self.arrays[name].shape) >= CONSUMED)
 
+    @functools.cached_property
+    def _may_want_forms(self) -> bool:
+        """Whether the last such call was on one process. Where that is a wrong guess, a vote more brings the forms."""
+        return bool(self.call.arguments["check"]) and cache_of(self.call.group).was_on_one(self.call.name, self.shape)
+
     def _facts_of(self, name: str) -> OperandFacts:
         array = self.matrices[name]
         size = magnitude(array, self.parts[name])
-        is_wanted = bool(self.call.arguments["check"]) and math.prod(array.shape) <= EAGER
+        is_wanted = self._may_want_forms and math.prod(array.shape) <= EAGER
         exponent = math.frexp(size)[1] if size else LEAST_EXPONENT  # of zeros, which say nothing of the scale
         return OperandFacts(
             None if array.dtype is None else array.dtype.char,
@@ -442,6 +447,8 @@ def in_order(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
     """
     whole = desc.parent or desc
     step = -1 if whole.axes == (1, 0) else 1
+    if whole is desc and desc.shape == shape and step == 1 and desc.lld == max(1, desc.local_shape[0]):
+        return desc  # takes less time than an equal one
     axes, sources = whole.axes[::step], whole.source[::step]
     processes = [1 if axis is None else desc.grid.shape[axis] for axis in axes]
     blocks = [

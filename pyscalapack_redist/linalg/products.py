@@ -60,7 +60,10 @@ def matmul(
             return (m, 1), shaped_like(b.desc, (m,))
         n, desc = b.shape[1], in_order(a.desc, a.shape)
         blocks = desc.block[0], spread(b.desc.block[1], n, desc.distributions[1].processes)
-        return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
+        source = desc.source[0], 0
+        if ((m, n), blocks, source) != (desc.shape, desc.block, desc.source):
+            desc = Descriptor((m, n), blocks, desc.grid, source=source, axes=desc.axes)
+        return (m, n), desc
 
     problem = Problem(call, {"a": a, "b": b}, check_arguments, uses_library=False)
 

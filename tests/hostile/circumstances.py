@@ -157,6 +157,7 @@ THRESHOLDS: dict[str, Any] = {
     "files.binary_file.CALL_BYTES": 16,
     "files.binary_file.GAP_BYTES": 1,
     "files.binary_file.SPAN_BYTES": 32,
+    "files.hdf5_storage.UNIT_BYTES": 16,
     "files.slabs.SLAB_BYTES": 64,
     "files.zarr_store.CHUNK_BYTES": 32,
     "layout.arrays.LARGE": 1,
@@ -207,9 +208,10 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
     ),
     "sizes of formats, or of what does not hang on an array": (
         "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER", "comm.vote.MOST_CHARACTERS",
-        "engine.choose.COPIED", "engine.choose.ELEMENT", "files.contents.LONGEST", "files.hdf5.DESCRIPTORS",
-        "files.hdf5.LONGEST_NAME", "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN",
-        "linalg.cache.BLOCK", "scalapack.calls.OPERAND_INTEGERS",
+        "engine.choose.COPIED", "engine.choose.ELEMENT", "files.checkpoint.MOST_BITS", "files.containers.FORMAT",
+        "files.contents.LONGEST", "files.hdf5_storage.GROWTH", "files.hdf5_storage.USER_BLOCK", "files.safetensors.LONGEST",
+        "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN", "linalg.cache.BLOCK",
+        "scalapack.calls.OPERAND_INTEGERS",
     ),
     "names for numbers": (
         "comm.groups.CREATION_TAG", "comm.series.FAILED", "engine.bound.ONE", "engine.bound.ZERO", "engine.messages.NONE",

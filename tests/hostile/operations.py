@@ -470,6 +470,32 @@ def saved(name: str, **options: Any) -> Callable[[Scene], Any]:
     return call
 
 
+def saved_with_others(name: str) -> Callable[[Scene], Any]:
+    """An array in a file of several, beside values."""
+
+    def call(s: Scene) -> Any:
+        path = s.path.with_suffix(name)
+        if s.comm.rank == 0:
+            shutil.rmtree(path, ignore_errors=True)
+            path.unlink(missing_ok=True)
+        s.comm.Barrier()
+        entries = {"group/a": s.a, "step": 3, "names": ["x"], "edges": np.arange(3)}
+        psr.save(entries, path, attributes={"step": {"k": 1.5}}, comm=s.comm)
+        loaded = psr.load(path, s.comm)
+        assert loaded["step"] == 3
+        assert loaded["names"] == ["x"]
+        return loaded["group/a"]
+
+    return call
+
+
+def checkpoint(s: Scene) -> Path:
+    """A folder of several arrays that is there."""
+    path = s.path.with_name("checkpoint")
+    psr.save({"a": s.a, "step": 3}, path, comm=s.comm)  # else a rank without an array is heard by no other
+    return path
+
+
 def written(s: Scene) -> Path:
     """A file that is there; where NumPy cannot write it, its error on all ranks."""
     error = None
@@ -490,9 +516,23 @@ OPERATIONS |= {
     "save .npy": Operation(saved(".npy"), same),
     "save .h5": Operation(saved(".h5", dataset="x"), same),
     "save .zarr": Operation(saved(".zarr"), same),
+    "save of entries .h5": Operation(saved_with_others(".h5"), same),
+    "save of entries .zarr": Operation(saved_with_others(".zarr"), same),
+    "save of entries in a folder": Operation(saved_with_others(""), same),
+    "open": Operation(lambda s: psr.open(s.value, s.comm).shapes["a"], lambda a: a.shape, before=checkpoint),
+    "FileContents.load": Operation(
+        lambda s: s.value.load(("a",))["a"], same, before=lambda s: psr.open(checkpoint(s), s.comm)
+    ),
+    "FileContents.__getitem__": Operation(
+        lambda s: s.value["a"], same, before=lambda s: psr.open(checkpoint(s), s.comm)
+    ),
     "DistributedArray.load": Operation(lambda s: psr.DistributedArray.load(s.value, comm=s.comm), same, before=written),
     "load layout": Operation(lambda s: psr.load(s.value, s.comm, layout=in_text(s)), same, "matrix", before=written),
     "load": Operation(lambda s: s.result(s.target, psr.load(s.target, s.value)), same, before=written),
+    "load source": Operation(lambda s: s.result(s.target, psr.load(s.target, s.whole)), same),
+    "load source rows": Operation(lambda s: psr.load(s.whole, s.comm), same),
+    "load source into": Operation(lambda s: psr.load(s.b, s.whole), same, "array target", writes="b"),
+    "load rows": Operation(lambda s: psr.load(s.value, s.comm, window=...), same, before=written),
     "load into": Operation(lambda s: (psr.load(s.b, s.value), s.b)[1], same, "array target", before=written, writes="b"),
     "dtype_of": Operation(lambda s: psr.dtype_of(s.value, comm=s.comm), lambda a: a.dtype, before=written),
     "shape_of": Operation(lambda s: psr.shape_of(s.value, comm=s.comm), lambda a: a.shape, before=written),
@@ -1461,7 +1501,7 @@ SEVERAL_CALLS = re.compile(
     r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite (memory|plan|start)|reduce)|^plan|there and back| of "
     r"|order=C plan"
     r"|Redistribution.__call__ (out|alpha|first)"
-    r"|Redistribution.start|Transfer.wait|^batch|in place|itself|^save \.|__setitem__ part|__setitem__$|_solve|cho_factor"
+    r"|Redistribution.start|Transfer.wait|^batch|in place|itself|^save (\.|of)|__setitem__ part|__setitem__$|_solve|cho_factor"
     r"|scalapack|copy_to"
 )
 OPERATIONS = {name: row._replace(is_one_call=not SEVERAL_CALLS.search(name)) for name, row in OPERATIONS.items()}

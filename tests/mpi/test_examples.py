@@ -47,6 +47,7 @@ RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
         (5, "--points 300 --iterations 9 --phases 0,2,4 1-3 4 --block 7 --no-relabel", []),
     ],
     "overlap": [(2, "--order 70 --columns 16 --points 2", [])],
+    "restart": [(2, "--points 20 --steps 4", ["step 4: at most "])],
     "producer_consumer": [(4, "--producers 2 --points 31 --frames 40 --steps 2 --block 4", [])],
 }
 PROGRAMS = {path.stem for path in EXAMPLES.glob("*.py") if '__name__ == "__main__"' in path.read_text()}
@@ -128,6 +129,19 @@ CHECKS = {
 }
 
 
+@pytest.mark.parametrize("ranks", [(2, 1, 2), pytest.param((4, 3, 1), marks=long)])
+def test_a_restart_goes_on_to_the_same_bits(ranks: tuple[int, int, int], tmp_path: Path) -> None:
+    words, killed, whole = ("--points", 31, "--steps", 12, "--every", 5, "--file"), tmp_path / "killed", tmp_path / "whole"
+    ended = launch.run(EXAMPLES / "restart.py", ranks[0], *words, killed, "--kill-at", 8, check=False, alone=True)
+    assert ended.returncode
+    text = launch.run(EXAMPLES / "restart.py", ranks[1], *words, killed).stdout
+    assert text.startswith(f"goes on at step 5 on {ranks[1]} ranks\nstep 12: ")
+    launch.run(EXAMPLES / "restart.py", ranks[2], *words, whole)
+    fields = [next(path.glob("data.*.saved/field.npy")).read_bytes() for path in (killed, whole)]
+    assert fields[0] == fields[1]
+    assert np.load(next(killed.glob("data.*.saved/warmest.npy"))).shape == (12,)
+
+
 def test_no_more_is_hidden_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     hidden_text = importlib.import_module("overlap").hidden_text
@@ -155,6 +169,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
         ("--phases 0-2", "0-2 must be ascending and below 2, the number of ranks"),
         ("--tolerance 2", "--tolerance 2.0: it must be at least 1e-14 and below 1"),
     ],
+    "restart": [("--every 0", "argument --every: '0' must be a whole number of at least 1")],
     "fft3d": [
         ("--grid 3x2", "--grid 3x2: it must be PxQ with P Q = 2"),
         ("--shape 4 0 4", "all must be at least 1"),

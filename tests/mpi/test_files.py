@@ -23,16 +23,27 @@ def test_random_arrays(ranks: int, cases: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "files.py", ranks, tmp_path, cases, SEED + ranks, timeout=250).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "cases"),
+    [(2, 28), *(pytest.param(n, cases, marks=pytest.mark.long) for n, cases in ((1, 140), (2, 280), (4, 140)))],
+)
+def test_hdf5_of_every_kind(ranks: int, cases: int, tmp_path: Path) -> None:
+    """Alone: HDF5 keeps a file that it could not write, on a full disk, until the process ends."""
+    pytest.importorskip("h5py")
+    program = PROGRAMS / "hdf5_files.py"
+    assert run(program, ranks, tmp_path, cases, SEED + ranks, timeout=250, alone=True).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.long)])
 def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "file_errors.py", ranks, tmp_path).stdout == "OK\n"
 
 
-@pytest.mark.parametrize("name", ["kept.npy", "kept.zarr"])
+@pytest.mark.parametrize("name", ["kept.npy", "kept.h5", "kept.zarr"])
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.long)])
 def test_what_a_killed_save_has_left(ranks: int, name: str, tmp_path: Path) -> None:
-    if name.endswith(".zarr"):
-        pytest.importorskip("zarr")
+    if not name.endswith(".npy"):
+        pytest.importorskip({".zarr": "zarr", ".h5": "h5py"}[Path(name).suffix])
     program = PROGRAMS / "killed_save.py"
     assert run(program, ranks, tmp_path, name, "killed", timeout=60, check=False).returncode
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(f".{name}.")]

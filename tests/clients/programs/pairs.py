@@ -17,7 +17,6 @@ import json
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -154,7 +153,6 @@ def main() -> None:
     results, environment, sizes, limit, *names = sys.argv[1:]
     limit_bytes = float(limit.replace("any", "inf"))
     required, among = (set(text.split(",")) - {""} for text in (*names, "", "")[:2])
-    warnings.filterwarnings("ignore", message=".*h5py was built without MPI", category=RuntimeWarning)
     lines = WORLD.bcast(Path(results).read_text().splitlines() if RANK == 0 and Path(results).exists() else [])
     records = [json.loads(line) for line in lines]
     done = {

@@ -101,17 +101,27 @@ def of_files(folder: Path) -> None:
         assert np.array_equal(array.gather(None), whole)  # type: ignore[arg-type]
         assert array.desc == psr.zeros((5, 7), WORLD, layout=layout).desc
     assert psr.load(path, WORLD, dtype="c16").dtype == np.complex128
+    for window in (np.s_[1:4], np.s_[..., -3:], np.s_[2:2]):
+        for layout in ("rows", "columns"):
+            array = psr.load(path, WORLD, window=window, layout=layout)
+            assert np.array_equal(array.gather(None), whole[window])  # type: ignore[arg-type]
+            assert array.desc == psr.zeros(whole[window].shape, WORLD, layout=layout).desc
     bad, raw = SIZE - 1, folder / "a.bin"
     psr.distribute(whole, psr.zeros((5, 7), WORLD).desc).save(raw)
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"layout": "blocks"}, "layout = 'blocks' must be 'rows', 'columns', or PRxPC:MBxNB"),
-        ({"window": np.s_[:2]}, "need a Descriptor"),
-        ({"out": np.ones(3)}, "need a Descriptor"),
+        ({"out": np.ones(3)}, "out= needs a Descriptor"),
     ]
     for options, words in wrong:
         for own in (options, options if bad == RANK else {}):
             with pytest.raises(BOTH, match=words):
                 psr.load(path, WORLD, **own)
+    wrong_windows = (3, "window = 3 must be slices"), (np.s_[:, :, :], r"\[:, :, :\] of .*, which holds an array of shape")
+    for window, words in wrong_windows:
+        with pytest.raises(psr.FileError, match=words):
+            psr.load(path, WORLD, window=window)
+    with pytest.raises((psr.FileError, psr.CollectiveError), match=r"window = 3 must|the arguments for the file must be the"):
+        psr.load(path, WORLD, window=3 if bad == RANK else np.s_[1:4])
     if SIZE > 1:
         with pytest.raises(psr.CollectiveError, match=r"load\('columns'\).*load\('rows'\)|load\('rows'\).*load\('columns'\)"):
             psr.load(path, WORLD, layout="columns" if RANK else "rows")

@@ -431,7 +431,7 @@ def distributed_arrays() -> None:
     fails(D, "desc = 'B' must be 'rows', 'columns', or", lambda: x.redistribute(on_bad("B", B)))
     fails(D, r"block\[0\] = 0 must be at least 1", lambda: x.redistribute(block=on_bad(0, 2)))
     fails(D, "op = 'X' must be one of", lambda: x.redistribute(block=2, op=on_bad("X", "T")))
-    fails(W, "out is a numpy.ndarray: the layout of a local array is not known", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
+    fails(W, "out is a numpy.ndarray: the layout of a local array", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
     words = "the layout to reach must be the same on every rank, but rank 0 has"
     all_fail(C, words, lambda: x.redistribute(block=RANK + 1))
     plan, words = psr.plan(x, B), r"a has the layout Descriptor\(13 x 11, blocks 4 x 4"

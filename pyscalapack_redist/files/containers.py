@@ -1,0 +1,745 @@
+"""Containers: files with many arrays and values by name. HDF5 files, Zarr groups, and folders of .npy files with an index; and
+safetensors, which are only read.
+
+A container knows how the entries are laid down; `checkpoint` decides what is written and when. All methods are for the first
+rank alone. What makes an entry's kind come back is an attribute of its data set, `MARK`, which other programs may ignore.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import os
+import re
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from ..errors import ArrayError, FileError, RedistributionError, shown
+from .binary_file import allocate
+from .contents import (
+    check_ordinary,
+    is_folder_name,
+    is_hdf5,
+    is_safetensors,
+    is_zarr,
+    named_errors,
+    npy_header,
+    read_npy_header,
+)
+from .hdf5 import check_closed, opened_file
+from .hdf5 import library as hdf5_library
+from .replacement import bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
+from .safetensors import tensors
+from .slabs import identity_of
+from .zarr_store import check_array_store, metadata_file
+from .zarr_store import library as zarr_library
+
+MARK = "pyscalapack_redist"  # the attribute of what save() of several arrays has written, and of its data sets
+FORMAT = 1  # of the index, and the value of MARK
+INDEX = "index.json"
+SAVED = re.compile(r"data\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.saved")  # a folder's subfolder
+
+ARRAY, WHOLE, SCALAR, TEXT, TEXTS = "array", "whole array", "NumPy number", "str", "list of str"
+NUMBERS: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}  # bool before int, which it is
+UNREADABLE = "unreadable"  # a foreign data set of objects, of no elements, or of text in two dimensions
+KINDS = (ARRAY, WHOLE, SCALAR, TEXT, TEXTS, *NUMBERS)
+INT_LEAST, INT_MOST = -(2**63), 2**64 - 1
+
+
+# -- entries
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An array or a value in a container.
+
+    Attributes
+    ----------
+    kind : str
+        What it comes back as, one of `KINDS`: an array of all ranks, a NumPy array that each has whole, a Python number, ...
+    shape, dtype
+        Of the array; () and the dtype of the number, or `str`.
+    attributes : dict
+        As `checked_attribute` gives them.
+    value : object
+        The value to save, or one that the index of a folder has; none of an array of all ranks.
+    file : str
+        In a folder the .npy file, seen from the folder; empty if the index has the value.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    value: Any = None
+    file: str = ""
+
+    @property
+    def stored(self) -> Any:
+        """The value as files have it: a NumPy array, text, or a list of texts; integers beyond 64 bits are decimal text."""
+        if self.kind in (TEXT, TEXTS) or (self.kind == "int" and not INT_LEAST <= self.value <= INT_MOST):
+            return str(self.value) if self.kind != TEXTS else self.value
+        return np.asarray(self.value)
+
+    def restored(self, stored: Any) -> Any:
+        """The value of what a file has."""
+        if self.kind in NUMBERS:
+            return NUMBERS[self.kind](stored)
+        if self.kind in (TEXT, TEXTS):
+            return str(stored) if self.kind == TEXT else [str(text) for text in stored]
+        array = np.asarray(stored, self.dtype)
+        return array[()] if self.kind == SCALAR else array
+
+
+def check_text(what: str, text: object) -> None:
+    """Raise a FileError unless this is text that all formats can hold."""
+    if not isinstance(text, str):
+        raise FileError(f"{what} = {shown(text)} must be a str")
+    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise FileError(f"{what} = {shown(text)} has a NUL or a surrogate, which HDF5 cannot hold: remove it")
+
+
+def check_names(names: list[Any]) -> None:
+    """Raise a FileError for a name that a format cannot have, or that is also a group of another name."""
+    for name in names:
+        check_text("the name of an entry", name)
+        if any(part in ("", ".", "..") for part in name.split("/")):
+            raise FileError(
+                f"the name of an entry = {name!r} must have nonempty parts between '/', and none of them '.' or '..'; dataset= "
+                "is that of one array to append"
+            )
+    known = set(names)
+    for name in names:
+        for group in _groups(name):
+            if group in known:
+                raise FileError(f"the name {group!r} is an entry, and a group in {name!r}: rename one")
+
+
+def _groups(name: str) -> Iterator[str]:
+    parts = name.split("/")
+    return ("/".join(parts[:k]) for k in range(1, len(parts)))
+
+
+def checked_attribute(value: Any) -> Any:
+    """An attribute as it comes back: text, a Python number, a list of texts, or an array of numbers; else an ArrayError."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if isinstance(value, bytes):
+        value = value.decode()
+    if isinstance(value, str):
+        check_text("an attribute", value)
+        return str(value)
+    if isinstance(value, int) and not INT_LEAST <= value <= INT_MOST:
+        raise ArrayError(f"{shown(value)} has more than 64 bits: give it as text")
+    for number in NUMBERS.values():
+        if isinstance(value, number):
+            return number(value)
+    if isinstance(value, list | tuple | np.ndarray):
+        is_text = not isinstance(value, np.ndarray) or value.dtype.kind in "OSUT"
+        if is_text and all(isinstance(text, str | bytes) for text in value):
+            return [checked_attribute(text) for text in value]
+        array = _numbers(value)
+        if array.dtype.kind in "biufc" and array.dtype.itemsize <= (16 if array.dtype.kind == "c" else 8):
+            return array.astype(array.dtype.newbyteorder("="), order="C")
+    raise ArrayError(
+        f"{shown(value)} must be text, a number of at most 64 bits, a list of these, or a NumPy array of numbers"
+    )
+
+
+def _numbers(value: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.array(value)
+    except ValueError:  # lists of several lengths
+        return np.array(None)
+
+
+def _to_json(value: Any) -> tuple[Any, Any]:
+    """An attribute or value in JSON, and what is needed to read it: for complex numbers and arrays."""
+    if isinstance(value, complex):
+        return [value.real, value.imag], "complex"
+    if not isinstance(value, np.ndarray):
+        return value, None
+    parts = value.view(f"f{value.itemsize // 2}").reshape(*value.shape, 2) if value.dtype.kind == "c" else value
+    return parts.tolist(), [value.dtype.str, list(value.shape)]
+
+
+def _from_json(value: Any, form: Any) -> Any:
+    if form is None:
+        return value
+    if form == "complex":
+        return complex(*value)
+    dtype, shape = np.dtype(form[0]), tuple(form[1])
+    if dtype.kind == "c":
+        return np.array(value, f"f{dtype.itemsize // 2}").reshape(*shape, 2).view(dtype).reshape(shape)
+    return np.array(value, dtype).reshape(shape)
+
+
+def _dtype_text(dtype: np.dtype[Any]) -> str:
+    return repr(np.lib.format.dtype_to_descr(dtype))
+
+
+def _dtype_of(text: str) -> np.dtype[Any]:
+    return np.lib.format.descr_to_dtype(ast.literal_eval(text))
+
+
+# -- containers
+
+
+class Place(NamedTuple):
+    """Where an array of all ranks is: a file, what it is called in errors and for its format, and the data set in it."""
+
+    path: str
+    name: str
+    dataset: str | None
+
+
+class ReadableContainer(ABC):
+    """A file of many entries in one format, to read. Methods are for the first rank; errors are FileErrors and LibraryErrors.
+
+    Parameters
+    ----------
+    name : str
+        The file or folder.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def index(self) -> str:
+        """The file whose replacement shows that the container was replaced."""
+        return self.name
+
+    @abstractmethod
+    def holds_several(self) -> bool:
+        """Whether the file has several arrays: it has our mark, or no array where that of a single one would be."""
+
+    @abstractmethod
+    def read(self) -> dict[str, Entry]:
+        """The entries, without values."""
+
+    @abstractmethod
+    def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
+        """The values of some entries."""
+
+    def contents(self) -> tuple[dict[str, Entry], dict[str, Any]]:
+        """The entries, and facts that identify the file."""
+        check_ordinary(self.name)
+        return dict(sorted(self.read().items())), identity_of(self.index)
+
+    def place(self, name: str, entry: Entry) -> Place:
+        """Where an array of all ranks is read."""
+        return Place(self.name, self.name, name)
+
+
+class Container(ReadableContainer):
+    """A file of many entries in one format, to read and write.
+
+    Attributes
+    ----------
+    target : str
+        The file or folder that is renamed to make a new container valid.
+    is_atomic : bool
+        Whether entries are added in one step, by a rename.
+    """
+
+    is_atomic = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.target = name
+
+    def prepare(self) -> None:
+        """Make what must be there before the temporary file."""
+
+    @abstractmethod
+    def check(self, target: str) -> None:
+        """Raise a FileError unless the existing target may be replaced."""
+
+    @abstractmethod
+    def create(
+        self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
+    ) -> dict[str, Place]:
+        """Make all data sets at `path`, those of values with their contents; the places of the arrays of all ranks."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove what `create` has added to an existing container, after an error."""
+
+    def replaced(self) -> list[str]:
+        """Remove the data of the container that has been replaced; what killed saves have left there."""
+        return []
+
+    def check_unchanged(self) -> None:
+        """Raise a FileError if another program has changed what `create` has read."""
+
+    @property
+    def index(self) -> str:
+        return self.target
+
+    def check_new(self, names: list[str]) -> None:
+        """Raise a FileError if names to add are in the container, or cannot be beside those that are."""
+        existing = self.read()
+        for name in names:
+            if name in existing:
+                raise FileError(
+                    f"{self.name} has an entry {name!r}, and append=True adds new ones: give another name, or save all "
+                    "entries without append"
+                )
+        check_names([*existing, *names])
+
+
+def container_of(name: str) -> Container:
+    """The container of a name, by its ending, to write."""
+    if is_hdf5(name) and not name.lower().endswith(".nc"):
+        return Hdf5File(name)
+    if is_zarr(name):
+        return ZarrGroup(name)
+    if not is_folder_name(name):
+        raise FileError(
+            f"{name}: several arrays go into HDF5 (a name in .h5 or .hdf5), a Zarr group (.zarr), or a folder of .npy files, "
+            "whose name has no ending"
+        )
+    return Folder(name)
+
+
+def readable_container_of(name: str) -> ReadableContainer:
+    """The container of a name, by its ending, to read: also of formats that are not written."""
+    if is_hdf5(name):
+        return Hdf5File(name)
+    return SafetensorsFile(name) if is_safetensors(name) else container_of(name)
+
+
+class SafetensorsFile(ReadableContainer):
+    """The tensors of a safetensors file, or of a sharded model by its index."""
+
+    def holds_several(self) -> bool:
+        return True
+
+    def read(self) -> dict[str, Entry]:
+        return {
+            name: Entry(ARRAY if array.shape else SCALAR, array.shape, array.dtype)
+            for name, (_, array) in tensors(self.name).items()
+        }
+
+    def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
+        placed = tensors(self.name)
+        values = {}
+        for name, entry in entries.items():
+            path, array = placed[name]
+            values[name] = entry.restored(np.fromfile(path, array.dtype, 1, offset=array.offset)[0])
+        return values
+
+
+class Hdf5File(Container):
+    """An HDF5 file: data sets, groups and attributes as h5py makes them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._added: list[str] = []
+
+    @contextmanager
+    def _opened(self, path: str, mode: str) -> Iterator[Any]:
+        h5py = hdf5_library(self.name)
+        with opened_file(h5py, path, mode, self.name) as file:
+            check_closed(h5py, file, self.name)
+            yield file
+
+    def check(self, target: str) -> None:
+        check_regular(target)
+
+    def create(
+        self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
+    ) -> dict[str, Place]:
+        h5py = hdf5_library(self.name)
+        self._check_space(temporary_name(target), os.path.getsize(target) if appends else 0, entries)
+        if not appends and os.path.exists(target):  # as private as the old one may be
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with self._opened(path, "r+" if appends else "w") as file:
+            if is_marked:
+                file.attrs[MARK] = FORMAT
+            for name, entry in entries.items():
+                with named_errors(f"{self.name}: entry {name!r} cannot be made"):
+                    if appends:
+                        self._added += [*(each for each in _groups(name) if each not in file), _absent(file, name)]
+                    self._make(h5py, file, name, entry)
+        with open(path, "r+b") as raw:
+            allocate(raw, os.path.getsize(path), self.name)
+            os.fsync(raw.fileno())
+        return {name: Place(path, self.name, name) for name, entry in entries.items() if entry.kind == ARRAY}
+
+    def _check_space(self, path: str, start: int, entries: Mapping[str, Entry]) -> None:
+        """Raise an OSError if the disk, or a limit, is full: HDF5 crashes as it closes a file that it cannot write."""
+        written = 2**16 + sum(2**13 + getattr(e.value, "nbytes", len(str(e.value))) for e in entries.values())
+        arrays = sum(math.prod(e.shape) * e.dtype.itemsize for e in entries.values() if e.kind == ARRAY)
+        with open(path, "xb") as file:
+            try:
+                allocate(file, written, self.name)
+                file.truncate(start + written + arrays)
+            finally:
+                os.unlink(path)
+
+    def _make(self, h5py: Any, file: Any, name: str, entry: Entry) -> None:
+        if entry.kind == ARRAY:
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            if 0 not in entry.shape:  # all its space, in one piece, which ranks write
+                properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+                properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+            dataset = file.create_dataset(name, entry.shape, entry.dtype, dcpl=properties)
+        else:
+            stored = entry.stored
+            dtype = stored.dtype if isinstance(stored, np.ndarray) else h5py.string_dtype()
+            dataset = file.create_dataset(name, data=stored, dtype=dtype)
+        for key, value in {MARK: entry.kind, **entry.attributes}.items():
+            is_texts = isinstance(value, list)
+            dataset.attrs.create(
+                key, value, **({"shape": (len(value),), "dtype": h5py.string_dtype()} if is_texts else {})
+            )
+
+    def discard(self) -> None:
+        if not self._added:
+            return
+        with suppress(OSError, KeyError), self._opened(self.target, "r+") as file:
+            for name in filter(file.__contains__, self._added):
+                del file[name]
+
+    def holds_several(self) -> bool:
+        with self._opened(self.name, "r") as file:
+            return MARK in file.attrs or "data" not in file
+
+    def read(self) -> dict[str, Entry]:
+        h5py, entries = hdf5_library(self.name), {}
+
+        def visit(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Dataset):
+                entries[name] = self._entry(h5py, item)
+
+        with self._opened(self.name, "r") as file:
+            file.visititems(visit)
+        return entries
+
+    def _entry(self, h5py: Any, item: Any) -> Entry:
+        attributes = {}
+        for key in item.attrs:
+            # Of types that NumPy or this module has not, such as references.
+            with suppress(RedistributionError), named_errors(key):
+                attributes[key] = checked_attribute(item.attrs[key])
+        mark = attributes.pop(MARK, None)
+        mark = mark if mark in KINDS else None
+        try:
+            dtype = item.dtype
+        except TypeError:  # one that NumPy does not have
+            return Entry(UNREADABLE, item.shape or (), np.dtype(object), attributes)
+        is_text = h5py.check_string_dtype(dtype) is not None and (dtype.kind == "O" or mark is None)
+        kind = mark or _foreign_kind(item.shape, dtype, is_text)
+        return Entry(kind, item.shape or (), np.dtype(str) if is_text else dtype, attributes)
+
+    def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
+        h5py, values = hdf5_library(self.name), {}
+        with self._opened(self.name, "r") as file:
+            for name, entry in entries.items():
+                item = file[name]
+                is_text = h5py.check_string_dtype(item.dtype) is not None and entry.kind not in (WHOLE, SCALAR)
+                values[name] = entry.restored(item.asstr()[()] if is_text else item[()])
+        return values
+
+
+def _absent(group: Any, name: str) -> str:
+    """The name, which is to be added to a group; a FileError if something has it."""
+    if name in group:
+        raise FileError(f"{group.name} has {name!r}, a group or a link: give another name")
+    return name
+
+
+def _foreign_kind(shape: tuple[int, ...] | None, dtype: np.dtype[Any], is_text: bool) -> str:
+    """The kind of a data set that has no mark."""
+    if shape is None or (is_text and len(shape) > 1):
+        return UNREADABLE
+    if is_text:
+        return TEXTS if shape else TEXT
+    if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
+        return UNREADABLE
+    return ARRAY if shape else SCALAR
+
+
+class ZarrGroup(Container):
+    """A Zarr store with a group at its root."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._added: list[str] = []
+
+    @property
+    def index(self) -> str:
+        return metadata_file(self.name, "")
+
+    def check(self, target: str) -> None:
+        try:
+            check_array_store(target)
+        except FileError:
+            zarr = zarr_library(self.name)
+            with suppress(FileError), named_errors(target):
+                if MARK in zarr.open_group(Path(target), mode="r").attrs:
+                    return
+            raise
+
+    def create(
+        self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
+    ) -> dict[str, Place]:
+        zarr = zarr_library(self.name)
+        # Otherwise zarr leaves out chunks that equal the fill value: -0.0 would come back as 0.0.
+        with named_errors(self.name), zarr.config.set({"array.write_empty_chunks": True}):
+            root = zarr.open_group(Path(path), mode="r+" if appends else "w-")
+            if is_marked:
+                root.attrs[MARK] = FORMAT
+            for name, entry in entries.items():
+                with named_errors(f"{self.name}: entry {name!r} cannot be made"):
+                    if appends:
+                        self._added += [*(each for each in _groups(name) if each not in root), _absent(root, name)]
+                    self._make(root, name, entry)
+        for folder, _, files in os.walk(path):
+            for each in (*files, ""):
+                bring_to_disk(os.path.join(folder, each))
+        return {name: Place(path, self.name, name) for name, entry in entries.items() if entry.kind == ARRAY}
+
+    def _make(self, root: Any, name: str, entry: Entry) -> None:
+        stored = None if entry.kind == ARRAY else entry.stored
+        dtype: Any = entry.dtype if stored is None else getattr(stored, "dtype", str)
+        if isinstance(dtype, np.dtype) and not dtype.names:
+            dtype = np.dtype(dtype.str)  # "q" and "l" are equal, but zarr has one of them only
+        shape = entry.shape if stored is None else np.shape(stored)
+        converted = {key: _to_json(value) for key, value in entry.attributes.items()}
+        mark = {"kind": entry.kind, "attributes": {key: form for key, (_, form) in converted.items() if form}}
+        if entry.kind in (WHOLE, SCALAR):
+            mark["dtype"] = _dtype_text(entry.dtype)  # version 3 of the format has no byte order
+        attributes = {MARK: mark, **{key: value for key, (value, _) in converted.items()}}
+        array = root.create_array(name, shape=shape, dtype=dtype, attributes=attributes)
+        if isinstance(stored, list):
+            stored = np.array(stored, object)
+        if stored is not None and 0 not in shape:
+            array[...] = stored
+
+    def discard(self) -> None:
+        for name in self._added:
+            shutil.rmtree(os.path.join(self.target, name), ignore_errors=True)
+
+    def contents(self) -> tuple[dict[str, Entry], dict[str, Any]]:
+        left = self._left_aside()
+        if left:
+            raise FileError(
+                f"{self.name} is not there, but {', '.join(left)}: a save was killed between two renames, as where a file "
+                f"system cannot exchange names; rename the one that zarr opens whole to {self.name}"
+            )
+        return super().contents()
+
+    def _left_aside(self) -> list[str]:
+        """What a killed save has left of the old and the new store, if there is none of the name."""
+        return [] if os.path.exists(self.name) else temporary_files_of(os.path.realpath(self.name))
+
+    def holds_several(self) -> bool:
+        zarr = zarr_library(self.name)
+        if self._left_aside():
+            return True  # whose error says so
+        with named_errors(self.name):
+            return not isinstance(zarr.open(Path(self.name), mode="r"), zarr.Array)
+
+    def _arrays(self) -> dict[str, Any]:
+        zarr = zarr_library(self.name)
+        root = zarr.open(Path(self.name), mode="r")
+        if isinstance(root, zarr.Array):
+            raise FileError(f"{self.name} is a store of one array: load it without names=, layouts= and open")
+        return {name: item for name, item in root.members(max_depth=None) if isinstance(item, zarr.Array)}
+
+    def read(self) -> dict[str, Entry]:
+        with named_errors(self.name):
+            return {name: self._entry(array) for name, array in self._arrays().items()}
+
+    def _entry(self, array: Any) -> Entry:
+        raw = dict(array.attrs)
+        mark, attributes = raw.pop(MARK, None), {}
+        mark = mark if isinstance(mark, dict) and mark.get("kind") in KINDS else {}
+        for key, value in raw.items():
+            with suppress(RedistributionError), named_errors(key):  # nested JSON
+                attributes[key] = checked_attribute(_from_json(value, mark.get("attributes", {}).get(key)))
+        is_text = array.dtype.kind == "T" or (array.dtype.kind == "O" and array.metadata.zarr_format == 3)
+        dtype = np.dtype(str) if is_text else array.dtype
+        kind = mark.get("kind") or _foreign_kind(array.shape, dtype, is_text)
+        return Entry(kind, array.shape, _dtype_of(mark["dtype"]) if "dtype" in mark else dtype, attributes)
+
+    def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
+        with named_errors(self.name):
+            arrays = self._arrays()
+            return {name: entry.restored(_plain(arrays[name][...])) for name, entry in entries.items()}
+
+
+def _plain(stored: Any) -> Any:
+    """What zarr gives for an array of no dimensions, without its wrapping."""
+    return stored[()] if getattr(stored, "shape", None) == () else stored
+
+
+class Folder(Container):
+    """A folder with an index, which is renamed last, and for each save a subfolder of .npy files."""
+
+    is_atomic = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name.rstrip(os.sep) or name)
+        self.target = os.path.join(self.name, INDEX)
+        self._subfolder, self._is_new = "", False
+        self._old: bytes | None = None
+
+    @property
+    def _root(self) -> str:
+        return os.path.dirname(os.path.realpath(self.target))
+
+    def prepare(self) -> None:
+        if not os.path.lexists(self.name):
+            os.mkdir(self.name)
+            self._is_new = True
+            bring_to_disk(os.path.dirname(self.name) or ".")
+        if not os.path.isdir(self.name):
+            raise FileError(
+                f"{self.name} is a file, and would be a folder of .npy files: give another name, or remove it"
+            )
+        if os.path.lexists(self.target):
+            return
+        leftovers = {os.path.basename(path) for path in temporary_files_of(self.target)}
+        others = [each for each in os.listdir(self.name) if not SAVED.fullmatch(each) and each not in leftovers]
+        if others:
+            raise FileError(
+                f"{self.name} is a folder with {', '.join(sorted(others)[:5])} and without an index of save(): give a new or "
+                "an empty one"
+            )
+
+    def check(self, target: str) -> None:
+        check_regular(target)
+        self._parsed(Path(target).read_bytes())
+
+    def create(
+        self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
+    ) -> dict[str, Place]:
+        self._old = Path(target).read_bytes() if os.path.exists(target) else None
+        kept = self._parsed(self._old) if appends and self._old is not None else {}
+        self._subfolder = os.path.basename(temporary_name("data"))[1:].removesuffix("part") + "saved"
+        os.mkdir(os.path.join(self._root, self._subfolder))
+        placed = {name: self._make(name, entry) for name, entry in entries.items()}
+        for folder, _, _ in os.walk(os.path.join(self._root, self._subfolder)):
+            bring_to_disk(folder)
+        bring_to_disk(self._root)
+        text = json.dumps({MARK: FORMAT, "entries": {n: _described(e) for n, e in (kept | placed).items()}}, indent=1)
+        Path(path).write_text(text)
+        bring_to_disk(path)
+        return {name: self.place(name, entry) for name, entry in placed.items() if entry.kind == ARRAY}
+
+    def _make(self, name: str, entry: Entry) -> Entry:
+        """Make the file of an entry, of an array of all ranks with its space alone; the index has other values."""
+        if entry.kind not in (ARRAY, WHOLE, SCALAR):
+            return entry
+        *groups, last = [quote(part, safe=" ") for part in name.split("/")]
+        # No group is called as a file beside it: files have the only dot.
+        folders = [group.replace(".", "%2E") for group in groups]
+        folder = os.path.join(self._root, self._subfolder, *folders)
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, f"{last}.npy"), "xb") as file:
+            if entry.kind == ARRAY:
+                header = npy_header(entry.dtype, entry.shape, "C")
+                file.write(header)
+                file.flush()
+                nbytes = entry.dtype.itemsize * math.prod(entry.shape)
+                if nbytes:
+                    allocate(file, len(header) + nbytes, file.name)
+            else:
+                np.save(file, entry.stored, allow_pickle=False)
+                file.flush()
+                os.fsync(file.fileno())
+        return replace(entry, file=os.path.join(self._subfolder, *folders, f"{last}.npy"))
+
+    def check_unchanged(self) -> None:
+        if (Path(self.target).read_bytes() if os.path.exists(self.target) else None) != self._old:
+            raise FileError(f"{self.name} was changed by another program during the call: append again")
+
+    def discard(self) -> None:
+        with suppress(OSError, FileError):
+            index = self.read() if os.path.exists(self.target) else {}
+            if self._subfolder and self._subfolder not in _subfolders(index):
+                shutil.rmtree(os.path.join(self._root, self._subfolder), ignore_errors=True)
+        if self._is_new:
+            with suppress(OSError):
+                os.rmdir(self.name)
+
+    def replaced(self) -> list[str]:
+        kept = _subfolders(self.read())
+        with suppress(FileError):
+            for each in _subfolders(self._parsed(self._old or b"{}")) - kept:
+                if SAVED.fullmatch(each):
+                    shutil.rmtree(os.path.join(self._root, each), ignore_errors=True)
+        left = {each for each in os.listdir(self._root) if SAVED.fullmatch(each)} - kept
+        return [os.path.join(self._root, each) for each in sorted(left) if has_ended(each) is not False]
+
+    def holds_several(self) -> bool:
+        return os.path.isdir(self.name)
+
+    def read(self) -> dict[str, Entry]:
+        if os.path.isdir(self.name) and not os.path.exists(self.target):
+            raise FileError(f"{self.name} has no {INDEX}: it is no folder that save() has completed")
+        return self._parsed(Path(self.target).read_bytes())
+
+    def _parsed(self, text: bytes) -> dict[str, Entry]:
+        with named_errors(f"{self.target} is no index that save() has written, so give another folder"):
+            index = json.loads(text)
+            if index.get(MARK) != FORMAT:
+                raise ValueError(f"it has {MARK} = {index.get(MARK)!r}, not {FORMAT}")
+            return {name: _entry_of(facts) for name, facts in index["entries"].items()}
+
+    def read_values(self, entries: Mapping[str, Entry]) -> dict[str, Any]:
+        values = {}
+        for name, entry in entries.items():
+            path = os.path.join(self.name, entry.file)
+            with named_errors(path):
+                values[name] = entry.restored(np.load(path, allow_pickle=False)) if entry.file else entry.value
+                if entry.file and read_npy_header(path).shape != entry.shape:
+                    raise FileError(f"{path} has another shape than {INDEX} says: the folder was changed")
+        return values
+
+    def place(self, name: str, entry: Entry) -> Place:
+        path = os.path.join(self.name, entry.file)
+        return Place(path, path, None)
+
+
+def _subfolders(entries: Mapping[str, Entry]) -> set[str]:
+    return {entry.file.split(os.sep)[0] for entry in entries.values() if entry.file}
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    """An entry in the index of a folder."""
+    converted = {key: _to_json(value) for key, value in entry.attributes.items()}
+    facts = {"kind": entry.kind, "shape": list(entry.shape), "dtype": _dtype_text(entry.dtype)}
+    value = {"file": entry.file} if entry.file else {"value": _to_json(entry.value)[0]}
+    return {
+        **facts,
+        **value,
+        "attributes": {key: value for key, (value, _) in converted.items()},
+        "forms": {key: form for key, (_, form) in converted.items() if form},
+    }
+
+
+def _entry_of(facts: Mapping[str, Any]) -> Entry:
+    if facts["kind"] not in KINDS:
+        raise ValueError(f"an entry of the kind {facts['kind']!r} is unknown")
+    forms = facts["forms"]
+    attributes = {key: _from_json(value, forms.get(key)) for key, value in facts["attributes"].items()}
+    value, file = facts.get("value"), facts.get("file", "")
+    if os.path.isabs(file) or os.pardir in file.split(os.sep):
+        raise ValueError(f"an entry is in {file!r}, which is not in the folder")
+    if facts["kind"] == "complex":
+        value = _from_json(value, "complex")
+    return Entry(facts["kind"], tuple(facts["shape"]), _dtype_of(facts["dtype"]), attributes, value, file)
