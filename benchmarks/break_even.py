@@ -11,8 +11,8 @@ import argparse
 
 from simulate import Machine, simulated
 
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import ratio_text, size_text, time_text
 
 ORDERS = (250, 1_000, 2_000, 4_000, 8_000, 16_000, 64_000)

@@ -17,9 +17,9 @@ import numpy as np
 from papers.birkeland_model import nearest
 from simulate import Machine, simulated
 
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 
 PROCESSES = (3, 10, 16, 32, 64)
 FACTORS = (2, 4, 8, 20)

@@ -28,13 +28,13 @@ from .errors import ArrayError, DescriptorError, shown
 from .layout.array_arithmetic import Distributed, own_arrays
 from .layout.axis import check_dimensions
 from .layout.descriptor import Descriptor
-from .layout.dimensions import BALANCED
 from .layout.grid import ProcessGrid, checked_communicator
+from .layout.letters import transposes
+from .layout.notation import check_layout_text, layout_from_text
 from .layout.tiles import LAYOUTS, Layout, Tiles
 from .redistribution import plan_between, planned
 
 R = TypeVar("R")
-NAMED_LAYOUTS = {"rows": 0, "columns": -1}  # and the dimension that is distributed
 
 
 class Needs(enum.Enum):
@@ -265,13 +265,39 @@ def not_taken(name: str, x: object) -> ArrayError:
 # -- arrays in layouts that functions take
 
 
-def layouts_of(desc_a: Any, desc_b: Any, comm: Any) -> tuple[Any, Any]:
-    """Both arguments, and the layouts of those that are arrays. Collective for arrays of other libraries."""
+def layouts_of(desc_a: Any, desc_b: Any, options: Options) -> tuple[Any, Any, Options]:
+    """Both arguments, the layouts of those that are arrays or texts, and options. Collective for arrays of other libraries.
+
+    A text is read for the shape and the communicator of the other argument, all of whose ranks take part then, and an error
+    in it is left in the options. A rank whose other argument has none looks for the others on COMM_WORLD.
+    """
+    comm: Any = options.comm
     if not isinstance(desc_a, LAYOUTS):
         desc_a = read_argument("desc_a", desc_a, comm, desc_b, Needs.LAYOUT).content
     if not isinstance(desc_b, LAYOUTS):
         desc_b = read_argument("desc_b", desc_b, comm, desc_a, Needs.LAYOUT).content
-    return desc_a, desc_b
+    if not isinstance(desc_a, str) and not isinstance(desc_b, str):
+        return desc_a, desc_b, options
+    (name, text), (other_name, other) = ("desc_b", desc_b), ("desc_a", desc_a)
+    if isinstance(desc_a, str):
+        (name, text), (other_name, other) = ("desc_a", desc_a), ("desc_b", desc_b)
+    is_layout, guard = isinstance(other, LAYOUTS), Guard(options.error)
+    if comm is None and is_layout:
+        comm = other.comm
+    elif comm is None and not isinstance(other, str):  # other ranks may have an array: as for one of another library
+        comm = MPI.COMM_WORLD
+
+    def read() -> Descriptor:
+        if not is_layout:
+            raise DescriptorError(
+                f"{name} = {text!r} gets its shape and its communicator from {other_name}, and {other_name} = {shown(other)} "
+                "has none: give a distributed array there, or here Descriptor(shape, block, ProcessGrid(..., comm))"
+            )
+        return layout_from_text(name, text, other.shape[::-1] if transposes(options.op) else other.shape, comm)
+
+    layout, other = guard.attempt(read), other if is_layout else None
+    options = options._replace(comm=comm, error=guard.error)
+    return (layout, other, options) if name == "desc_a" else (other, layout, options)
 
 
 def takes_arrays(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
@@ -326,34 +352,30 @@ def slabs_of(tiles: Tiles) -> Descriptor:
 
 
 def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:
-    """Rows or columns of an array on all ranks, in balanced blocks. Not collective.
+    """The layout of an array of a shape by a text, such as "rows" or "2x2:64x64". Not collective.
 
     Raises
     ------
     DescriptorError
-        The shape is none, there is no communicator, or the layout is another one.
+        The shape is none, there is no communicator, or the text is no layout for them.
     """
     sizes: Any = (shape,) if isinstance(shape, int | np.integer) else shape
     if not hasattr(sizes, "__len__") or isinstance(sizes, str | os.PathLike):
         raise DescriptorError(
             f"shape = {shown(shape)} must be a shape with comm, or a Descriptor, or an array that has one"
         )
-    if not isinstance(layout, str) or layout not in NAMED_LAYOUTS:
-        raise DescriptorError(
-            f"layout = {shown(layout)} must be 'rows' or 'columns'; for others give a Descriptor, which has its communicator"
-        )
+    check_layout_text("layout", layout)
     if checked_communicator(comm) is None:
         raise DescriptorError(
             "comm = None: give the communicator of the ranks that the array is to be on, as comm=: a shape has none"
         )
     check_dimensions(sizes)
-    along = NAMED_LAYOUTS[layout] % len(sizes)
-    grid = ProcessGrid([comm.Get_size() if k == along else 1 for k in range(len(sizes))], comm)
-    return Descriptor(sizes, BALANCED, grid)
+    return layout_from_text("layout", layout, sizes, comm)
 
 
 def move(array: Distributed, layout: Descriptor | Tiles, error: BaseException | None = None) -> Distributed:
     """An array in another layout on its communicator. Collective over it; all ranks learn the dtype, or of an earlier error."""
     comm = communicator_of(array.desc)
-    agreed = planned(array.desc, layout, Options(dtype=array.dtype, comm=comm), RETURNS_ARRAY, error)
+    options = Options(dtype=array.dtype, comm=comm)
+    agreed = planned(array.desc, layout, options, RETURNS_ARRAY, error, local=array.local)
     return type(array)._from_result(agreed.plan.desc_b, agreed.plan(array.local), agreed.dtype)

@@ -151,6 +151,11 @@ def _blueprint_for(
     An earlier `error` of this rank is one on all ranks.
     """
     error = error or options.error
+    if options.order is not None:
+        error = error or ArrayError(
+            f"order = {options.order!r} with like=, a {type(like).__name__}: its library says which order a new one has; leave "
+            "order out"
+        )
     communicates = adapter is not None and adapter.communicates
     if communicates:
         agree_to_read("like", comm, error)

@@ -40,9 +40,10 @@ def zeros(
         Communicator of the ranks, with a shape.
     dtype : dtype
         Of the elements.
-    layout : {"rows", "columns"}
-        With a shape: rows, or columns, in balanced blocks on all ranks, as `numpy.array_split` cuts them; of other than two
-        dimensions the first, or the last.
+    layout : str
+        With a shape: "rows", or "columns", in balanced blocks on all ranks, as `numpy.array_split` cuts them; of other than two
+        dimensions the first, or the last. Or a process grid and block sizes, as "2x2:64x64" and "4x1:balanced"; in full
+        PRxPC:MBxNB[@RSRC,CSRC][+FIRST], with the source process, and the first rank of the grid, as the command line has it.
 
     Raises
     ------

@@ -17,7 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from .adapters.adapter import adapter_of
 from .arguments import Needs, communicator_for, layouts_of, move, named_layout, not_taken, read_argument, reading
-from .comm.agreement import agreement
+from .comm.agreement import agreement, meet
+from .comm.group import first_known
 from .comm.groups import group_of
 from .comm.guard import Guard
 from .comm.mpi import MPI
@@ -33,11 +34,12 @@ from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import OPERATIONS, letter_of, transposes
+from .layout.notation import check_layout_text, layout_from_text
 from .layout.tiles import LAYOUTS, Layout, Tiles
-from .redistribution import Redistribution, local_result, planned
+from .redistribution import Redistribution, local_result, plan_between, planned
 from .reductions import Axis, diagonal, extremum, mean, reduced, trace, variance
 from .tracebacks import brief, brief_methods
-from .whole_arrays import from_root, gather
+from .whole_arrays import checked_root, from_root, gather
 
 if TYPE_CHECKING:
     from .files.sources import Sliceable
@@ -155,8 +157,8 @@ class DistributedArray(Distributed):
             The file or object, with a layout.
         comm : MPI.Intracomm, optional
             Communicator of the ranks; all of them take part.
-        layout : {"rows", "columns"}, optional
-            Without a descriptor, as for `zeros`; rows by default.
+        layout : str, optional
+            Without a descriptor, as for `zeros`: "rows", the default, "columns", or a text such as "2x2:64x64".
         **options
             Those of `load`, as are the errors and the formats of files.
         """
@@ -181,7 +183,7 @@ class DistributedArray(Distributed):
                     raise ArrayError(f"path = {shown(path)} is given twice: as the first argument and as the second")
                 if options.get("out") is not None:
                     raise ArrayError("out= needs a Descriptor: load(desc, path, out)")
-                named_layout((1,), name, comm)
+                check_layout_text("layout", name)
             shape = shape_to_load(desc, options.get("dataset"), options.get("window"), group)
             with agreement(group, "load, its layout"):
                 named = named_layout(shape, name, comm)
@@ -282,7 +284,7 @@ class DistributedArray(Distributed):
 
     def redistribute(
         self,
-        desc: Descriptor | Distributed | None = None,
+        desc: Descriptor | Distributed | str | None = None,
         *,
         block: Sequence[BlockSizes] | BlockSizes | EllipsisType = ...,
         grid: ProcessGrid | None = None,
@@ -292,6 +294,7 @@ class DistributedArray(Distributed):
         op: str = "N",
         alpha: complex = 1,
         beta: complex = 0,
+        order: str | None = None,
         **options: Any,
     ) -> Self:
         """The array in another layout: out = alpha * op(A) + beta * out. Collective over the communicator of its grid.
@@ -300,8 +303,9 @@ class DistributedArray(Distributed):
 
         Parameters
         ----------
-        desc : Descriptor or DistributedArray, optional
-            Layout to reach, or an array that has it, on the same communicator or among its processes.
+        desc : Descriptor, DistributedArray or str, optional
+            Layout to reach, or an array that has it, on the same communicator or among its processes; or a text, "rows",
+            "columns" or as "2x2:64x64", for the same communicator.
         block, grid, source, axes : optional
             In place of `desc`: the layout to reach, as for `Descriptor`; block size and grid are by default those of this
             array.
@@ -311,8 +315,10 @@ class DistributedArray(Distributed):
             As it is, transposed, transposed and conjugated, or conjugated.
         alpha, beta : number
             As in a call of a plan.
+        order : {None, "C", "F", "K"}
+            Of the elements in a new local array, as for `redistribute`. Not with `out`.
         **options
-            uplo, diag, fill, schedule, exchange, buffers, via, memory_limit and reduce of `redistribute`.
+            uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite and reduce of `redistribute`.
 
         Returns
         -------
@@ -330,10 +336,13 @@ class DistributedArray(Distributed):
         with hold_interrupts():  # an interrupt goes into the next vote
             with agreement(group_of_all(self._desc), "DistributedArray.redistribute", learn=True) as agreed:
                 target = self._layout_to_reach(desc, out, op, block, grid, source, axes)
+                if out is not None and order is not None:
+                    raise ArrayError(f"order = {shown(order)} is for a new array, and out is given: leave one of them out")
                 agreed.same("the layout to reach", target.layout_digest, target, field="target")
                 agreed.learn(self.dtype)
             dtype = agreed.result
-            to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
+            options |= {"op": op, "order": order}
+            to_target = plan_between(self._desc, target, self._local, dtype=dtype, comm=comm, **options)
             local = local_result(to_target, self, out, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out
 
@@ -356,14 +365,18 @@ class DistributedArray(Distributed):
             if not isinstance(out, Distributed):
                 raise not_taken("out", out)
             return out.desc  # type: ignore[no-any-return]
+        step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
+        if isinstance(desc, str):
+            return layout_from_text("desc", desc, self.shape[::step], self._desc.comm)
         if desc is not None:
             layout = descriptor_of(desc)
             if not isinstance(layout, LAYOUTS):
-                raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, Tiles or a DistributedArray")
+                raise DescriptorError(
+                    f"desc = {shown(desc)} must be a Descriptor, Tiles, a DistributedArray or a text such as '2x2:64x64'"
+                )
             return layout
         if not isinstance(self._desc, Descriptor):
             raise DescriptorError(f"{self._desc!r} has no blocks and no grid to start from: give a Descriptor")
-        step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block
         if isinstance(block, EllipsisType):  # of a slice, its part of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]
@@ -384,7 +397,7 @@ REDUCTIONS: dict[Callable[..., Any], str] = {
         *("argmin", "argmax", "trace", "diagonal"),
     )
 }
-LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
+LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | str | None
 D = TypeVar("D", bound=Distributed)
 
 
@@ -428,7 +441,8 @@ def redistribute(
         Layouts before and after, of the same global shape: a `Descriptor` or `Tiles`, or a ScaLAPACK descriptor with a
         live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None;
         `comm` must then be given. In place of `desc_a` a `DistributedArray`, or an array as for `as_distributed`, which is
-        redistributed.
+        redistributed. One of the two may be a text, "rows", "columns" or as "2x2:64x64", for the shape and the communicator
+        of the other, all of whose ranks then take part.
     like : object, optional
         In place of `desc_b` an array whose layout is reached; the result is of its kind, as for `as_distributed`.
 
@@ -478,6 +492,11 @@ def redistribute(
         multiple of both sizes, then shrink; each leg has its own schedule. "gcd": they shrink to the greatest common
         divisor, then grow. Descriptors: through these layouts. The local arrays of layouts in between
         are made in each call, beside what `memory_limit` counts.
+    order : {None, "C", "F", "K"}, default None
+        Of the elements in a new local array of B: "C", the last dimension runs fastest; "F", the first, as ScaLAPACK has
+        it; "K", as in A (in op(A)), of "C" and "F" the nearer one. None: as in A, and "F" for matrices. Where A's order is
+        taken, that is the order on this rank, in a call of a plan, and "F" on a rank that has nothing of A. An array that
+        is redistributed has one order on all ranks, "F" if their orders differ.
     memory_limit : int or str, default "64MiB"
         Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
         of 1024).
@@ -530,8 +549,8 @@ def redistribute(
 @brief
 @taking_options
 def plan(
-    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
-    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | str | None,
+    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | str | None,
     **options: Unpack[PlanKeywords],
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
@@ -539,10 +558,10 @@ def plan(
     Parameters
     ----------
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
-        Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
+        Layouts before and after; a `DistributedArray` stands for its layout. None and texts as for `redistribute`.
     **options : optional
-        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, overwrite, reduce and agree, as for
-        `redistribute`.
+        dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, order, memory_limit, overwrite, reduce and
+        agree, as for `redistribute`.
 
     Returns
     -------
@@ -558,7 +577,7 @@ def plan(
     """
     with hold_interrupts() as held:
         asked = read_options("plan", options)
-        return planned(*layouts_of(desc_a, desc_b, asked.comm), asked, held=held).plan
+        return planned(*layouts_of(desc_a, desc_b, asked), held=held).plan
 
 
 def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[object], options: Options) -> Any:
@@ -567,7 +586,7 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
     if desc_b is ...:
         _raise_lacking_layout(desc_a, comm)
     desc_a = read_argument("desc_a", desc_a, comm, desc_b, Needs.EITHER).content
-    layouts = layouts_of(desc_a, desc_b, comm)
+    layout_a, layout_b, options = layouts_of(desc_a, desc_b, options)
     error = _misuse(desc_a, desc_b, misplaced)
     returns: int | None = RETURNS_PLAN
     if isinstance(desc_a, Distributed):
@@ -576,7 +595,8 @@ def _redistribute_arrays(desc_a: object, desc_b: object, misplaced: Sequence[obj
             options = options._replace(dtype=desc_a.dtype)
     elif desc_a is None or desc_b is None:
         returns = None
-    agreed = planned(*layouts, options, returns, error)
+    local = desc_a.local if isinstance(desc_a, Distributed) else None
+    agreed = planned(layout_a, layout_b, options, returns, error, local=local)
     if not agreed.gives_array:
         return agreed.plan
     kind = type(desc_a) if isinstance(desc_a, DistributedArray) else DistributedArray
@@ -668,18 +688,32 @@ def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> Arra
 
 
 @brief
-def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArray:
-    """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
+def distribute(
+    array: object,
+    desc: Descriptor | MPI.Intracomm,
+    root: int = 0,
+    *,
+    layout: str | None = None,
+    order: str | None = None,
+) -> DistributedArray:
+    """Distribute an array of one rank. Collective over the communicator of the descriptor's grid, or over the one given.
+
+    `distribute(a, comm)` makes balanced rows on all ranks of `comm`, which need not know the shape.
 
     Parameters
     ----------
     array : array_like
         On `root` the whole array, of the descriptor's shape: anything that NumPy can make an array of, such as nested lists,
         but no masked array. Ignored on other ranks.
-    desc : Descriptor
-        Layout to reach; of a whole array, not of a sub-array.
+    desc : Descriptor or MPI.Intracomm
+        Layout to reach, of a whole array, not of a sub-array; or the communicator of the ranks.
     root : int
         Rank that has it.
+    layout : str, optional
+        With a communicator: "rows", the default, "columns" or a text such as "2x2:64x64", as for `zeros`.
+    order : {None, "C", "F", "K"}
+        Of the elements in local arrays: "K" is that of the array on `root`, as it is by default of other than two dimensions;
+        matrices are in Fortran order.
 
     Raises
     ------
@@ -688,12 +722,38 @@ def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArr
     CollectiveError
         An argument is wrong on another rank.
     """
-    local, dtype = from_root(desc, lambda: _read_whole(array, desc), root)
-    return DistributedArray._from_result(desc, local, dtype)
+    if isinstance(desc, str):
+        raise DescriptorError(f"desc = {desc!r} has no communicator: distribute(array, comm, layout={desc!r})")
+    target: Any = desc
+    with hold_interrupts():  # an interrupt goes into the next vote
+        if not isinstance(target, LAYOUTS) and checked_communicator(target) is not None:
+            target, array = _layout_of_whole(array, target, root, "rows" if layout is None else layout)
+        elif layout is not None:
+            error = DescriptorError(f"layout = {shown(layout)} is for distribute(array, comm); here {desc!r} is the layout")
+            meet(group_of_all(target), "distribute", error)
+        local, dtype = from_root(target, lambda: _read_whole(array, target.shape), root, order=order)
+    return DistributedArray._from_result(target, local, dtype)
 
 
-def _read_whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
-    """The array as NumPy reads it; an error if it does not fit."""
+def _layout_of_whole(array: object, comm: MPI.Intracomm, root: int, layout: str) -> tuple[Descriptor, Any]:
+    """The layout that a text names for the array of one rank, whose shape all ranks learn, and the array as NumPy reads it."""
+    group = group_of(comm)
+    with agreement(group, "distribute", combine=first_known, deliver=True) as agreed:
+        holder = checked_root(root, group.size)
+        check_layout_text("layout", layout)
+        agreed.same("root", holder)
+        agreed.same("layout", layout)
+        whole = _read_whole(array) if group.rank == holder else None
+        agreed.give(None if whole is None else whole.shape)
+    if agreed.result is None:
+        raise ArrayError(f"the array is None on rank {holder}: pass it there")
+    with agreement(group, "distribute, its layout"):
+        desc = named_layout(agreed.result, layout, comm)
+    return desc, whole
+
+
+def _read_whole(array: Any, shape: tuple[int, ...] | None = None) -> NDArray[Any] | None:
+    """The array as NumPy reads it; an error if it has not the shape."""
     if array is None:
         return None
     if _is_masked(array):
@@ -705,8 +765,8 @@ def _read_whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
         raise
     except Exception as caught:
         raise ArrayError(f"NumPy cannot make an array of this {type(array).__name__}: {caught}") from caught
-    if whole.shape != desc.shape:
-        raise ArrayError(f"the array has shape {whole.shape}, but desc has shape {desc.shape}: they must be equal")
+    if shape is not None and whole.shape != shape:
+        raise ArrayError(f"the array has shape {whole.shape}, but desc has shape {shape}: they must be equal")
     return whole
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .adapters.adapter import find, tell_written
-from .engine.local_arrays import check_target, make_out
+from .engine.local_arrays import check_target, make_out, new_order
 from .engine.operands import list_factors
 from .engine.operation import Factors
 from .engine.plan import Plan
@@ -43,7 +43,8 @@ def local_arrays(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], beta: o
             target = targets[-1]
             if target is None:
                 adds = Factors.of(1, list_factors("beta", beta, len(plan.pairs))[k], pair.op).beta != 0
-                targets[-1] = make_out(pair.desc_b, a.dtype, pair.part is not None, adds)
+                own = pair.desc_a.own_arrays(sources[-1], f"{which}a")
+                targets[-1] = make_out(pair.desc_b, a.dtype, new_order(pair, own), pair.part is not None, adds)
             elif isinstance(target, np.ndarray) and target.size:
                 check_target(target, a.dtype, f"{which}out")
     return sources, targets

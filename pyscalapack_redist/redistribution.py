@@ -21,7 +21,8 @@ from .door import in_form_of, local_arrays, marking
 from .engine.batch import agreed_batch
 from .engine.bound import ONE, PLAIN, ZERO, Bound, factors_key
 from .engine.bounds import Bounds
-from .engine.make import PlanEntry, agreed_plan
+from .engine.local_arrays import memory_order
+from .engine.make import Agreed, agreed_plan
 from .engine.messages import messages_of as rank_messages
 from .engine.operands import find_wrapped, finish_call
 from .engine.operation import MatrixPart
@@ -160,8 +161,10 @@ class Redistribution:
         Returns
         -------
         ndarray, DistributedArray or None
-            `out`, or a new array in Fortran order, with 0 outside the trapezoid; None on a rank outside B. For a batch, a
-            list; for `Tiles`, the result of their `empty`. If `a` is a `DistributedArray`, a `DistributedArray` of layout
+            `out`, or a new array, with 0 outside the trapezoid; None on a rank outside B. A new matrix is in Fortran order, an
+            array of other dimensions in the order of `a` on this rank, of "C" and "F" the nearer one ("F" where the rank has
+            nothing of it), unless the plan has an `order`. For a batch, a list; for `Tiles`,
+            the result of their `empty`. If `a` is a `DistributedArray`, a `DistributedArray` of layout
             `desc_b` on every rank.
 
         Raises
@@ -435,6 +438,7 @@ class Redistribution:
         pair = self.plan.pairs[0]
         rows = [("from", repr(pair.desc_a)), ("to", repr(pair.desc_b))]
         rows += [("op", pair.op)] if pair.op != "N" else []
+        rows += [("order", pair.order)] if pair.order is not None else []
         if pair.part is not None:
             rows.append(("part", f"uplo {pair.part.uplo}, diag {pair.part.diag}, fill {pair.fill}"))
         if len(self.plan.stages) > 1:
@@ -577,34 +581,43 @@ def planned(
     returns: int | None = RETURNS_PLAN,
     error: BaseException | None = None,
     held: hold_interrupts | None = None,
+    local: Any = None,
 ) -> Planned:
-    """The plan for two layouts, on which all ranks agree. Collective; parameters as for `agreed_plan`."""
-    entry, layouts, dtype, gives_array = agreed_plan(desc_a, desc_b, options, returns, error, held)
-    return Planned(_for_user(entry, layouts, dtype), gives_array, dtype)
+    """The plan for two layouts, on which all ranks agree. Collective; parameters as for `agreed_plan`.
+
+    With `local`, the local array of A that is to be moved, ranks also agree on the order of elements that a new B follows.
+    """
+    arrays = local if isinstance(local, list) else [local]
+    sources = [array.T if transposes(options.op) else array for array in arrays if isinstance(array, np.ndarray)]
+    order = next(filter(None, map(memory_order, sources)), None)
+    agreed = agreed_plan(desc_a, desc_b, options, returns, error, held, order)
+    return Planned(_for_user(agreed), agreed.gives_array, agreed.dtype)
 
 
-def plan_between(desc_a: object, desc_b: object, **options: Unpack[PlanKeywords]) -> Redistribution:
-    """The plan between two layouts for this package's own arrays. Collective, as `plan`."""
-    return planned(desc_a, desc_b, read_options("plan", options)).plan
-
-
-def _for_user(
-    entry: PlanEntry, layouts: tuple[Layout | None, Layout | None], dtype: np.dtype[Any] | None
+def plan_between(
+    desc_a: object, desc_b: object, local: Any = None, **options: Unpack[PlanKeywords]
 ) -> Redistribution:
+    """The plan between two layouts for this package's own arrays. Collective, as `planned`."""
+    return planned(desc_a, desc_b, read_options("plan", options), local=local).plan
+
+
+def _for_user(agreed: Agreed) -> Redistribution:
     """The plan for arrays of this rank that are stored so; the same one again while the group keeps it."""
+    entry, (a, b), dtype = agreed[:3]
     plan, pair = entry.plan, entry.plan.pairs[0]
     if plan.group is None:
         return Redistribution(Bounds(plan)) if plan.paper_exchange is None else PaperPlan(Bounds(plan))
-    a, b = layouts
     a, b = pair.desc_a if a is None else a, pair.desc_b if b is None else b
+    follows_a = pair.order == "K" or (pair.order is None and pair.desc_b.ndim != 2)
+    order = agreed.order if follows_a else None
     if plan.options is not None and plan.options.agree != "always":
-        return Redistribution(Bounds(plan.for_arrays(a, b, dtype), Terms()))
-    stored = a._storage, b._storage, dtype
+        return Redistribution(Bounds(plan.for_arrays(a, b, dtype, order), Terms()))
+    stored = a._storage, b._storage, dtype, order
     known: Redistribution | None = entry.for_users.get(stored)
     if known is None:
         while len(entry.for_users) >= MOST_FOR_USERS:
             del entry.for_users[next(iter(entry.for_users))]
-        known = entry.for_users[stored] = Redistribution(Bounds(plan.for_arrays(a, b, dtype)))
+        known = entry.for_users[stored] = Redistribution(Bounds(plan.for_arrays(a, b, dtype, order)))
     return known
 
 

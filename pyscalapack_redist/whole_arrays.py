@@ -16,9 +16,9 @@ from .comm.agreement import agreement
 from .comm.group import first_known
 from .comm.guard import Guard, holding_interrupts
 from .comm.mpi import MPI
-from .engine.options import Options
+from .engine.options import read_options
 from .engine.spec import communicator_of, group_of_all
-from .errors import ArrayError, DescriptorError
+from .errors import ArrayError, DescriptorError, shown
 from .layout.array_arithmetic import Distributed
 from .layout.arrays import host_array
 from .layout.axis import whole_number
@@ -36,6 +36,7 @@ def scatter(
     root: int = 0,
     *,
     out: NDArray[Any] | None = None,
+    order: str | None = None,
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None: ...
 
@@ -47,6 +48,7 @@ def scatter(
     root: int = 0,
     *,
     out: NDArray[Any] | None = None,
+    order: str | None = None,
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None: ...
 
@@ -58,6 +60,7 @@ def scatter(
     root: int = 0,
     *,
     out: NDArray[Any] | None = None,
+    order: str | None = None,
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None:
     """Distribute an array of one rank by a descriptor. Collective over the communicator of the descriptor's grid.
@@ -73,13 +76,16 @@ def scatter(
         Rank that has the array.
     out : ndarray, optional
         This rank's local array to write into; needed where `desc` is of a sub-array, of which only that is written.
+    order : {None, "C", "F", "K"}
+        Of the elements in new local arrays: "K" is that of the array on `root`, as it is by default of other than two
+        dimensions; matrices are in Fortran order. Not with `out`, on any rank.
     comm : MPI.Intracomm, optional
         Communicator that holds the grid, and then all of its ranks take part. By default that of the grid.
 
     Returns
     -------
     ndarray or None
-        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
+        `out`, or this rank's new local array; None on a rank outside the grid.
 
     Raises
     ------
@@ -90,7 +96,7 @@ def scatter(
     """
     if not isinstance(desc, Descriptor) and _is_layout(array, desc):
         desc, array = array, desc
-    return from_root(layout_on(desc, comm), lambda: array, root, out)[0]
+    return from_root(layout_on(desc, comm), lambda: array, root, out, order)[0]
 
 
 def _is_layout(argument: object, other: object) -> bool:
@@ -146,10 +152,14 @@ def gather(
 
 
 def from_root(
-    desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
+    desc: Descriptor,
+    read: Callable[[], NDArray[Any] | None],
+    root: int,
+    out: NDArray[Any] | None = None,
+    order: str | None = None,
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """The result of `scatter`, and the dtype, on all ranks. Only `root` calls `read`. Collective, as `scatter`."""
-    return _move("scatter", desc, read, root, out)
+    return _move("scatter", desc, read, root, out, order)
 
 
 @holding_interrupts
@@ -159,9 +169,10 @@ def _move(
     read: Callable[[], NDArray[Any] | None],
     root: int | None,
     out: NDArray[Any] | None = None,
+    order: str | None = "F",
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     comm = communicator_of(desc)
-    array, dtype = _agree_on_array(call, desc, read, root)
+    array, dtype = _agree_on_array(call, desc, read, root, order if out is not None else None)
 
     def whole_layout() -> Descriptor:
         if root is None:  # a copy on each rank
@@ -171,23 +182,30 @@ def _move(
     guard = Guard()  # for the vote on the plan
     whole = guard.attempt(whole_layout)
     source, target = (desc, whole) if call == "gather" else (whole, desc)
-    agreed = planned(source, target, Options(dtype=dtype, comm=comm), error=guard.error)
+    options = read_options(call, {"dtype": dtype, "comm": comm, "order": order})
+    agreed = planned(source, target, options, error=guard.error, local=array)
     return agreed.plan(array, out), dtype
 
 
+def checked_root(root: object, size: int) -> int:
+    """A rank of a communicator of this size; a DescriptorError for anything else."""
+    rank = whole_number("root", root, 0)
+    if rank >= size:
+        raise DescriptorError(f"root = {rank} is not a rank of the communicator: it must be 0 to {size - 1}")
+    return rank
+
+
 def _agree_on_array(
-    call: str, desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int | None
+    call: str, desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int | None, order_of_out: str | None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
     everyone = group_of_all(desc)
     with agreement(everyone, call, combine=first_known, deliver=True) as agreed:
         agreed.same("desc", desc.layout_digest, desc)
         if call == "scatter" or root is not None:
-            root = whole_number("root", root, 0)
-            if root >= everyone.size:
-                raise DescriptorError(
-                    f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
-                )
+            root = checked_root(root, everyone.size)
+        if order_of_out is not None:
+            raise ArrayError(f"order = {shown(order_of_out)} is for a new array, and out is given: leave one of them out")
         agreed.same("root", "all" if root is None else root, root)
         holds = desc.coords is not None if call == "gather" else everyone.rank == root
         array = host_array("array" if call == "scatter" else "local", read()) if holds else None

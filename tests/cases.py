@@ -77,12 +77,13 @@ class Case:
     via: list[Layout] | None = None
     in_place: bool = False
     tells_dtype: bool = True
+    order: str | None = None
     unknown: bool = False
     strided: bool = True
     seed: int = 0
 
     def __repr__(self) -> str:
-        names = "op", "uplo", "diag", "fill", "via", "in_place", "tells_dtype", "unknown", "seed"
+        names = "op", "uplo", "diag", "fill", "via", "in_place", "tells_dtype", "order", "unknown", "seed"
         said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{self.a} -> {self.b}, {self.dtype}, {self.way}, {said}, {self.calls}"
 
@@ -90,7 +91,7 @@ class Case:
     def options(self) -> dict[str, Any]:
         """Keywords for `redistribute`, but for layouts and communicator."""
         asked = {"op": self.op, "uplo": self.uplo, "diag": self.diag, "fill": self.fill}
-        return {**self.way, **asked, "dtype": self.dtype if self.tells_dtype else None}
+        return {**self.way, **asked, "order": self.order, "dtype": self.dtype if self.tells_dtype else None}
 
     @property
     def conditional(self) -> bool:
@@ -152,6 +153,7 @@ class Case:
         found["any strides"] += self.strided
         found["little memory"] += "memory_limit" in self.way
         found.update(f"{name} {getattr(self, name)}" for name in ("op", "uplo", "diag", "fill"))
+        found[f"order {self.order}"] += 1
         for name in ("in_place", "unknown"):
             found[name] += getattr(self, name)
         found["dtype not told"] += not self.tells_dtype
@@ -327,6 +329,9 @@ def draw_case(
     if "unknown" in features and isinstance(ranks, int) and rng.random() < 0.3:
         case.tells_dtype = False
     case.strided = bool(rng.random() < 0.6)
+    if rng.random() < 0.4:
+        is_placed = isinstance(b, TileLayout) and b.stored
+        case.order = str(rng.choice(["F", "K"] if is_placed else ["C", "F", "K"]))
     case.calls = [
         _call(rng, case, multiplied, features) for _ in range(int(rng.choice((1, 2, 3, 6), p=(0.3, 0.3, 0.3, 0.1))))
     ]
@@ -410,6 +415,7 @@ def _table() -> list[str]:
         *(f"uplo {name}" for name in "UL"),
         "diag U",
         *(f"fill {name}" for name in ("zero", "symmetric", "hermitian")),
+        *(f"order {name}" for name in "CFK"),
         *(f"dimensions {number}" for number in range(1, 7)),
         *(f"tiles of dimensions {number}" for number in range(1, 7)),
         *(

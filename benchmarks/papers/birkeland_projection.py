@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from pyscalapack_redist import redistribute
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.layout.grid import ProcessGrid
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
 from pyscalapack_redist.tools.bench.rank_case import RankCase, poison
 from pyscalapack_redist.tools.bench.results import Results, means
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import new_table, time_text
 
 from .birkeland_model import Load

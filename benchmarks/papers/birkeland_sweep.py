@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from pyscalapack_redist import redistribute
 from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.layout.descriptor import Descriptor
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
 from pyscalapack_redist.tools.bench.rank_case import RankCase
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 
 from .birkeland_model import places, route
 

@@ -23,12 +23,12 @@ import numpy as np
 
 from pyscalapack_redist import schedules
 from pyscalapack_redist.comm.mpi import MPI
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.bench.methods import Method, PackedMethod, Prepared, WholeByAlltoallv, named_methods
 from pyscalapack_redist.tools.bench.rank_case import RankCase, poison
 from pyscalapack_redist.tools.bench.results import Results, means
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:

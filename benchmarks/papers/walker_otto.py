@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyscalapack_redist.comm.mpi import MPI
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.schedules import walker_otto
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.rank_case import RankCase, bytes_of
 from pyscalapack_redist.tools.bench.results import Results
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # older versions, with which the driver imports this file, do not have these
+    from pyscalapack_redist.layout.notation import LayoutText
     from pyscalapack_redist.tools.cases import Case
-    from pyscalapack_redist.tools.layout_text import LayoutText
 
 BROAD = {2: 12, 4: 6, 8: 6, 16: 6}  # cases of the suite, for each number of ranks
 WAYS = "call", "agreed first", "first use", "start and wait", "two in flight"

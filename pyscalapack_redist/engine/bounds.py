@@ -20,6 +20,7 @@ from ..exchanges.pipeline import Nonblocking
 from ..layout.descriptor import Descriptor
 from ..layout.dtypes import dtype_digest
 from .bound import MOST_BOUNDS, Bound, ExchangeCache, Key, Operands, StageExchanges, key_of
+from .local_arrays import new_order
 from .plan import Plan
 from .room import checked_maker
 from .terms import Terms
@@ -172,7 +173,8 @@ class Bounds:
                     makers.append(None)
                 else:
                     assert isinstance(pair.desc_b, Descriptor)
-                    make = pair.desc_b._maker(zeroed=pair.part is not None)
+                    sources = pair.desc_a.own_arrays(operands.arrays[k])
+                    make = pair.desc_b._maker(new_order(pair, sources), zeroed=pair.part is not None)
                     makers.append(checked_maker(make, elements, plan.pairs, k))
             known = [array if isinstance(array, np.ndarray) else None for array in operands.arrays]
             try:

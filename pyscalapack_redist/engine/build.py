@@ -187,7 +187,7 @@ def build(
         paper_exchange = asked.exchange if asked.exchange != "auto" else "any exchange"
     return Plan(
         group,
-        (Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill, asked.reduce),),
+        (Pair(a, b, asked.dtype, asked.op, asked.part, asked.fill, asked.reduce, asked.order),),
         tuple(stages),
         reason,
         digest(identity.encode()),

@@ -14,7 +14,8 @@ from .._kernels.bundle import address_of
 from ..errors import ArrayError
 from ..layout.dimensions import local_part
 from ..layout.dtypes import foreign_dtypes
-from ..layout.tiles import Layout
+from ..layout.letters import transposes
+from .stages import Pair
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
 WORK = 100_000  # steps of NumPy's search for a shared element
@@ -60,12 +61,9 @@ class Arrays(NamedTuple):
 def check_arrays(
     a: Any,
     out: Any,
-    desc_a: Layout,
-    desc_b: Layout,
-    dtype: np.dtype[Any] | None,
+    pair: Pair,
     transposed: bool = False,
     adds: bool = False,
-    zeroed: bool = False,
     disjoint_arrays: Arrays | None = None,
 ) -> Arrays:
     """Check all arrays of a pair of layouts, and make `out` if it was omitted.
@@ -74,14 +72,10 @@ def check_arrays(
     ----------
     a, out : ndarray, list of ndarray or None
         The user's arguments.
-    desc_a, desc_b : Descriptor or Tiles
-        Their layouts.
-    dtype : dtype or None
-        The dtype of the plan.
+    pair : Pair
+        Their layouts, the dtype of the plan, and what a new array is like: of 0 where a part of A is moved.
     transposed, adds : bool
-        Whether A is transposed, and whether it is added to `out`.
-    zeroed : bool
-        Whether a new array is filled with 0, because a part of it is not written.
+        Whether a move transposes A, and whether A is added to `out`.
     disjoint_arrays : Arrays, optional
         Of an earlier call: several arrays at the same addresses are not checked for overlaps again.
 
@@ -90,6 +84,7 @@ def check_arrays(
     ArrayError
         The message names the array, what it is and what is expected.
     """
+    desc_a, desc_b, dtype = pair[:3]
     sources = desc_a.own_arrays(a, "a")
     whose = "the plan is for"
     for k, array in enumerate(sources):
@@ -104,7 +99,7 @@ def check_arrays(
             )
     has_out = out is not None
     if not has_out:
-        out = make_out(desc_b, dtype, zeroed, adds)
+        out = make_out(desc_b, dtype, new_order(pair, sources), pair.part is not None, adds)
     targets = desc_b.own_arrays(out, "out")
     for k, array in enumerate(targets):
         if array is not None:
@@ -155,7 +150,30 @@ def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], tra
     return BY_ROWS if order is None and any(array is not None for array in targets) else order
 
 
-def make_out(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds: bool = False) -> Any:
+def new_order(pair: Pair, sources: Sequence[Array | None]) -> str:
+    """The order of elements, "C" or "F", in a new array of B.
+
+    Where the plan leaves it to A, it follows the arrays of this rank alone, since messages have an order of their own.
+    """
+    if pair.order in ("C", "F"):
+        return pair.order
+    if pair.order is None and pair.desc_b.ndim == 2:
+        return "F"
+    known = (memory_order(array.T if transposes(pair.op) else array) for array in sources if array is not None)
+    return next(filter(None, known), "F")
+
+
+def memory_order(array: Array) -> str | None:
+    """The one of "C" and "F" that is nearer to the order of elements in memory; None if they are alike for this array."""
+    strides = [abs(stride) for n, stride in zip(array.shape, array.strides, strict=True) if n > 1]
+    if len(strides) < 2 or not array.size:
+        return None
+    return "F" if strides[0] <= strides[-1] else "C"
+
+
+def make_out(
+    desc: Any, dtype: np.dtype[Any] | None, order: str = "F", zeroed: bool = False, adds: bool = False
+) -> Any:
     """A new local array of B; None on a rank without one.
 
     Raises
@@ -166,7 +184,7 @@ def make_out(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds:
     if not desc._has_local:
         return None
     if not desc.is_product and all(0 in shape for shape in desc.local_shapes):
-        return desc.empty(dtype or np.float64) if desc.offsets is None or dtype is not None else None
+        return desc.empty(dtype or np.float64, order) if desc.offsets is None or dtype is not None else None
     if adds:
         raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
     if desc.parent is not None:
@@ -179,7 +197,7 @@ def make_out(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds:
             "pass out, or redistribute(..., dtype=)"
         )
     check_dtype(dtype)
-    return desc.zeros(dtype) if zeroed else desc.empty(dtype)
+    return desc.zeros(dtype, order) if zeroed else desc.empty(dtype, order)
 
 
 def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = "out") -> None:

@@ -43,6 +43,7 @@ from .sums import summands_of
 
 LOGGER = logging.getLogger(__name__)
 PLANNING = ("processes", "schedule", "messages")  # the parts of planning
+ORDERS = (None, "C", "F")  # by their numbers in votes, of which the largest counts: BY_ROWS and BY_COLUMNS
 
 
 @dataclass
@@ -54,7 +55,7 @@ class PlanEntry:
     plan : Plan
         The plan, equal on all ranks but for this rank's messages.
     for_users : dict
-        By what may differ between ranks and requests: how the local arrays are stored, and their dtype.
+        By what may differ between ranks and requests: how the local arrays are stored, their dtype, and the order of new ones.
     """
 
     plan: Plan
@@ -74,12 +75,15 @@ class Agreed(NamedTuple):
         The dtype of the array, if this rank knows it.
     gives_array : bool
         Whether they ask for the redistributed array.
+    order : {None, "C", "F"}
+        That of the elements of A in memory, if a rank knows it; "F" where they differ.
     """
 
     entry: PlanEntry
     layouts: tuple[Layout | None, Layout | None]
     dtype: np.dtype[Any] | None
     gives_array: bool
+    order: str | None = None
 
 
 def agreed_plan(
@@ -89,6 +93,7 @@ def agreed_plan(
     returns: int | None,
     error: BaseException | None = None,
     held: hold_interrupts | None = None,
+    order: str | None = None,
 ) -> Agreed:
     """The plan for two layouts, on which all ranks agree. Collective over the processes of the layouts, or over `comm`.
 
@@ -104,17 +109,19 @@ def agreed_plan(
         An error in this rank's arguments that the caller has found, or None.
     held : hold_interrupts, optional
         Of the caller, if it has begun before.
+    order : {None, "C", "F"}
+        That of the elements of A on this rank, if it knows them, and they are in one.
     """
     if held is None:
         with hold_interrupts() as own:
-            return agreed_plan(desc_a, desc_b, options, returns, error, own)
+            return agreed_plan(desc_a, desc_b, options, returns, error, own, order)
     spec = resolve(desc_a, desc_b, options, returns, error)
     if spec.on_paper or spec.idle:
         alone = build(spec, choose(spec.options, None))
         return Agreed(PlanEntry(alone), spec.descriptors, spec.options.dtype, returns == RETURNS_ARRAY)
     with tracing.phase("plan", desc_a, desc_b):
         group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
-        return _agreed_plan(spec, group, held)
+        return _agreed_plan(spec, group, held, order)
 
 
 # The field `pending` of the vote. If all ranks have planned already, one vote shows that all ask for the same plan and have it.
@@ -122,7 +129,7 @@ def agreed_plan(
 PLANNED, NOT_PLANNED, LACKS_DATA = range(3)
 
 
-def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
+def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts, order: str | None) -> Agreed:
     """The plan that all ranks ask for, from the cache or new. Collective over the group.
 
     Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
@@ -149,7 +156,9 @@ def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
         return lacks_dtype(outcome)
 
     with agreement(group, "a plan", then=has_more, deliver=True, held=held, open=False) as common:
-        common.count(spec.statements, pending=pending, returns=spec.returns, **own_key._asdict())
+        common.count(
+            spec.statements, pending=pending, returns=spec.returns, order=ORDERS.index(order), **own_key._asdict()
+        )
         if spec.error is not None:
             raise spec.error
     outcome = common.outcome
@@ -161,7 +170,7 @@ def _agreed_plan(spec: Spec, group: Group, held: hold_interrupts) -> Agreed:
         with agreement(group, "the dtype of an array", learn=True, open=False) as known:
             known.learn(dtype)
         dtype = known.result
-    return Agreed(entry, spec.descriptors, dtype, outcome.returns == RETURNS_ARRAY)
+    return Agreed(entry, spec.descriptors, dtype, outcome.returns == RETURNS_ARRAY, ORDERS[outcome.order])
 
 
 def _plan_ahead(spec: Spec, group: Group) -> PlanEntry | None:

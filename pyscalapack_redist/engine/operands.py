@@ -149,8 +149,8 @@ def check_operands(
             pair_moves = [move for move in moves if move.pair == k] if n > 1 else moves
             transposed = True in [transposes(move.op) for move in pair_moves]
             pair_factors = Factors.of(alphas[k], betas[k], pair.op)
-            adds, zeroed = pair_factors.beta != 0, pair.part is not None
-            checked = check_arrays(arrays[k], outs[k], *pair[:3], transposed, adds, zeroed, disjoint_arrays)
+            adds = pair_factors.beta != 0
+            checked = check_arrays(arrays[k], outs[k], pair, transposed, adds, disjoint_arrays)
             blend: dict[Blending, Blend | None] = {}
             if pair.reduce is not None:
                 check_sum(checked)

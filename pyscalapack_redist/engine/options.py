@@ -24,7 +24,7 @@ from ..errors import ArrayError, DescriptorError, ScheduleError, shown, unknown
 from ..exchanges import BUFFERS, EXCHANGES, check_combination
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.axis import whole_number
-from ..layout.letters import OPERATIONS, letter_of
+from ..layout.letters import OPERATIONS, ORDERS, letter_of
 from ..layout.waypoints import Via
 from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
@@ -58,6 +58,7 @@ class PlanKeywords(TypedDict, total=False):
     agree: str
     overwrite: bool
     reduce: str | None
+    order: str | None
 
 
 DEFAULTS = PlanKeywords(
@@ -75,6 +76,7 @@ DEFAULTS = PlanKeywords(
     agree="always",
     overwrite=False,
     reduce=None,
+    order=None,
 )
 CHECKED: dict[str, Any] = {name: value for name, value in DEFAULTS.items() if name not in ("comm", "via")}
 
@@ -86,7 +88,7 @@ class Options(NamedTuple):
     ----------
     op, part, fill
         The operation on A, the trapezoid of A that moves, and what the rest of B gets.
-    schedule, exchange, buffers, memory_limit, agree, overwrite, reduce
+    schedule, exchange, buffers, memory_limit, agree, overwrite, reduce, order
         As for `redistribute`; `memory_limit` in bytes.
     via
         As for `redistribute`; in a `Spec` a name, or descriptors on the communicator of the ranks.
@@ -109,6 +111,7 @@ class Options(NamedTuple):
     agree: str = "always"
     overwrite: bool = False
     reduce: str | None = None
+    order: str | None = None
     dtype: np.dtype[Any] | None = None
     comm: MPI.Intracomm | MPI.Intercomm | None = None
     error: BaseException | None = None
@@ -216,6 +219,7 @@ def _check(
     agree: object,
     overwrite: object,
     reduce: object,
+    order: object,
 ) -> Options:
     """The options of these keywords.
 
@@ -264,6 +268,7 @@ def _check(
         agree=checked_agree(agree, exchange, buffers),
         overwrite=bool(overwrite),
         reduce=reduce,
+        order=None if order is None else letter_of("order", order, ORDERS),
         dtype=element,
     )
 

@@ -134,16 +134,19 @@ class Plan:
         """Name of the exchange, or on paper its description."""
         return self.paper_exchange or self.stages[0].exchange.name
 
-    def for_arrays(self, desc_a: Layout, desc_b: Layout, dtype: np.dtype[Any] | None) -> Plan:
+    def for_arrays(
+        self, desc_a: Layout, desc_b: Layout, dtype: np.dtype[Any] | None, order: str | None = None
+    ) -> Plan:
         """The same moves, for local arrays with other leading dimensions, offsets or dtype, which differ from rank to rank.
 
-        It is this plan where they are stored alike.
+        With an order, new arrays have that; by default the plan's own. It is this plan where they are stored alike.
         """
-        pair = self.pairs[0]
+        pair, order = self.pairs[0], order or self.pairs[0].order
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
-        if same_dtype and (pair.desc_a._storage, pair.desc_b._storage) == (desc_a._storage, desc_b._storage):
+        stored, wanted = ((*(each._storage for each in pair[:2]), pair.order), (desc_a._storage, desc_b._storage, order))
+        if same_dtype and stored == wanted:
             return self
-        return replace(self, pairs=(pair._replace(desc_a=desc_a, desc_b=desc_b, dtype=dtype),))
+        return replace(self, pairs=(pair._replace(desc_a=desc_a, desc_b=desc_b, dtype=dtype, order=order),))
 
     def __repr__(self) -> str:
         if self.is_batch:

@@ -18,7 +18,7 @@ from ..errors import DescriptorError, ScheduleError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.dtypes import dtype_digest
 from ..layout.letters import transposes
-from ..layout.tiles import LAYOUTS, Layout, read_layout
+from ..layout.tiles import LAYOUTS, Layout, Tiles, read_layout
 from ..layout.waypoints import read_via, readable_via
 from .operation import check_square
 from .options import USUAL, Options
@@ -344,6 +344,12 @@ def _check_tiles(options: Options, layouts: Sequence[Layout | None]) -> None:
     if options.buffers == "datatypes":
         raise ScheduleError(
             "buffers = 'datatypes' with tiles: no derived datatype is made of several local arrays; use buffers='packed'"
+        )
+    b = layouts[1]
+    if options.order == "C" and isinstance(b, Tiles) and b.offsets is not None:
+        raise DescriptorError(
+            "order = 'C': the tiles of desc_b are in one array, where offsets= and leading_dimensions= place their columns; "
+            "leave order out"
         )
     if options.overwrite:
         raise ScheduleError("overwrite = True is not for tiles: leave it out, or use slabs")

@@ -49,6 +49,8 @@ class Pair(NamedTuple):
         The values outside the trapezoid.
     reduce : str or None
         "sum": A's replicas are summands.
+    order : {None, "C", "F", "K"}
+        Of elements in a new local array of B, as for `redistribute`.
     """
 
     desc_a: Layout
@@ -58,6 +60,7 @@ class Pair(NamedTuple):
     part: MatrixPart | None = None
     fill: str | None = None
     reduce: str | None = None
+    order: str | None = None
 
 
 class Move(NamedTuple):

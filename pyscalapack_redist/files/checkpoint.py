@@ -27,6 +27,7 @@ from ..errors import ArrayError, DescriptorError, FileError, LibraryError, Redis
 from ..layout.array_arithmetic import Distributed
 from ..layout.dtypes import dtype_digest, foreign_dtypes
 from ..layout.grid import checked_communicator
+from ..layout.notation import check_layout_text, layout_from_text
 from ..layout.tiles import Layout, Tiles, read_layout
 from ..tracebacks import brief, brief_methods
 from .containers import (
@@ -410,10 +411,11 @@ class FileContents(Mapping[str, Any]):
         names : sequence of str, optional
             Which ones; by default all.
         layouts : dict, optional
-            By name, the layout of an array on the communicator: `Descriptor`, `Tiles`, or a `DistributedArray` that has it.
+            By name, the layout of an array on the communicator: `Descriptor`, `Tiles`, a `DistributedArray` that has it, or a
+            text such as "2x2:64x64".
             An array that each rank had whole may have one too.
-        layout : {"rows", "columns"}
-            Of other arrays.
+        layout : str
+            Of other arrays, as for `zeros`.
         progress : bool
             As for `load`.
 
@@ -474,7 +476,7 @@ class FileContents(Mapping[str, Any]):
         """The layouts of the arrays to load."""
         if not isinstance(layouts, Mapping):
             raise DescriptorError(f"layouts = {shown(layouts)} must be a dict of layouts by name, as {{'u': desc}}")
-        named_layout((1,), layout, self._comm)
+        check_layout_text("layout", layout)
         for name in layouts:
             if name not in chosen or self._entries[name].kind not in (ARRAY, WHOLE) or not self._entries[name].shape:
                 arrays = [each for each in chosen if self._entries[each].kind in (ARRAY, WHOLE)]
@@ -486,7 +488,11 @@ class FileContents(Mapping[str, Any]):
             entry, given = self._entries[name], layouts.get(name)
             if name in layouts:
                 given = given.desc if isinstance(given, Distributed) else given
-                target = read_layout(f"layouts[{name!r}]", given, self._comm, True)
+                target: Layout | None
+                if isinstance(given, str):
+                    target = layout_from_text(f"layouts[{name!r}]", given, entry.shape, self._comm)
+                else:
+                    target = read_layout(f"layouts[{name!r}]", given, self._comm, True)
                 if target is None or target.shape != entry.shape:
                     raise DescriptorError(
                         f"layouts[{name!r}] = {shown(given)} must be a layout of shape {entry.shape}, which {self.path} has"

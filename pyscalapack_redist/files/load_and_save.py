@@ -130,7 +130,7 @@ def load(
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
     Instead of `desc` and `out` it takes a `DistributedArray`, reads into it, and returns it. `load("a.npy", comm)` reads the
-    shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`.
+    shape from the file too, and returns a `DistributedArray` in balanced rows on all ranks of `comm`, or as `layout` says.
 
     `load("run.h5", comm)` of a file of several arrays, as `save` of a dict makes it, returns a dict of all that is in it: each
     value as it was, and arrays in balanced rows, or in `layouts`, on any number of ranks. So does a file that other programs
@@ -155,8 +155,8 @@ def load(
         The file, equal on all ranks; all must have access to it. Or an object with slices, of one shape and dtype on all ranks.
     out : ndarray, optional
         This rank's local array to read into. Required if `desc` is a sub-array; only the sub-array is written.
-    layout : {"rows", "columns"}, optional
-        Of `load(path, comm)`; "rows" by default.
+    layout : str, optional
+        Of `load(path, comm)`: "rows", the default, "columns", or a text such as "2x2:64x64", as for `zeros`.
     dtype : dtype, optional
         Dtype of the result; by default that of `out`, or of the file in the machine's byte order. The file's dtype must be safe
         to convert to it (`numpy.can_cast`). Required for a raw file, as its dtype, here or by `out`.
@@ -187,7 +187,8 @@ def load(
     Returns
     -------
     ndarray, DistributedArray, dict or None
-        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
+        `out`, or this rank's new local array: a matrix in Fortran order, of other dimensions in the order of the file, "C" for
+        HDF5 and Zarr. For another order make `out` by `desc.empty(dtype, order)`. None on a rank outside the grid.
 
     Raises
     ------
@@ -266,7 +267,8 @@ def load(
         result = array.dtype.newbyteorder("=") if wanted is None else wanted
         if not np.can_cast(array.dtype, result, "safe"):
             raise FileError(f"{name} has elements of {array.dtype}, which dtype = {result} cannot hold without loss")
-        target = on_all(group, lambda: local if local is not None or desc.coords is None else make_out(desc, result))
+        order = array.order if desc.ndim != 2 else "F"
+        target = on_all(group, lambda: local if local is not None or desc.coords is None else make_out(desc, result, order))
         file.read(array, desc, target, result, progress)
     return target if local is None else out
 

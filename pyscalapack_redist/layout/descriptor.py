@@ -157,8 +157,10 @@ def _in_words(axis: Distribution) -> str:
     return f"a dimension of {axis.n} in blocks of {axis.block} over {axis.processes} processes"
 
 
-def _grid_remedy(grid: object) -> str:
-    """The line to write if a grid argument is a shape; empty for other objects."""
+def _grid_remedy(grid: Any, dimensions: int) -> str:
+    """The line to write if a grid argument is a communicator or a shape; empty for other objects."""
+    if hasattr(grid, "Create_group") and grid:
+        return f": wrap the communicator, ProcessGrid({tuple(MPI.Compute_dims(grid.Get_size(), dimensions))}, comm)"
     if isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid):
         return f": ProcessGrid({tuple(grid)}, comm), with the communicator of its ranks"
     return ""
@@ -215,7 +217,7 @@ class Descriptor(Ownership):
         lld: int | None = None,
     ) -> None:
         if not isinstance(grid, ProcessGrid):
-            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid{_grid_remedy(grid)}")
+            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid{_grid_remedy(grid, max(1, np.size(shape)))}")
         whole, grid_axes = distributions_of(shape, block, grid, source, axes)
         places, on_paper = Places(whole, grid_axes, grid), grid.comm is None
         place = None if grid.coords is None else places.at(grid.coords)
@@ -603,10 +605,10 @@ class Descriptor(Ownership):
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k != "T"}, _digest=None)
         return copy
 
-    def _maker(self, zeroed: bool) -> Callable[[np.dtype[Any]], NDArray[Any]]:
+    def _maker(self, order: str, zeroed: bool) -> Callable[[np.dtype[Any]], NDArray[Any]]:
         """What makes new local arrays, as `empty` or `zeros`."""
         shape, rows = self._allocated(), self._local_shape[0]
-        return lambda dtype: new_array(shape, dtype, "F", zeroed=zeroed)[:rows]
+        return lambda dtype: new_array(shape, dtype, order, zeroed=zeroed)[:rows]
 
     def _allocated(self) -> tuple[int, ...]:
         self._check_here("a local array", "an array of shape local_shape_of(coords) is that of any process")

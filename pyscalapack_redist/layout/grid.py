@@ -397,6 +397,8 @@ def translate_ranks(
 
 
 def _grid_shape(shape: Any) -> tuple[int, ...]:
+    if hasattr(shape, "Create_group"):
+        raise DescriptorError(f"shape = {shown(shape)} is a communicator, the second argument: ProcessGrid((2, 2), comm)")
     try:
         sizes: tuple[Any, ...] = tuple(shape)
     except TypeError:

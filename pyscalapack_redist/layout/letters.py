@@ -1,4 +1,4 @@
-"""The letter arguments of BLAS and ScaLAPACK, such as `op` and `uplo`, in upper or lower case."""
+"""The letter arguments of BLAS and ScaLAPACK, such as `op` and `uplo`, and of NumPy, in upper or lower case."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ DIAGONALS = {"N": "with the diagonal", "U": "without it"}
 SIDES = {"L": "from the left", "R": "from the right"}
 FACTORS = {"Q": "Q", "P": "P"}  # of a reduction to bidiagonal form, Q B P^H
 ADJOINTS = {"N": "as it is", "C": "transposed and conjugated"}
+ORDERS = {"C": "the last dimension runs fastest", "F": "the first", "K": "as in the source"}
 NORMS = {"M": "the largest absolute value", "1": "of the columns", "I": "of the rows", "F": "Frobenius's"}
 
 

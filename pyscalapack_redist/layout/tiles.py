@@ -243,19 +243,19 @@ class Tiles:
 
     # -- local arrays
 
-    def empty(self, dtype: DTypeLike = np.float64) -> Any:
+    def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> Any:
         """A new local array of this rank, uninitialized. Not collective.
 
         Returns
         -------
         list of ndarray, or ndarray
-            An array in Fortran order for each own tile; with `offsets`, one array of one dimension for all tiles.
+            An array in this order, "F" or "C", for each own tile; with `offsets`, one array of one dimension for all tiles.
         """
-        return self._new_local(dtype, False)
+        return self._new_local(dtype, False, order)
 
-    def zeros(self, dtype: DTypeLike = np.float64) -> Any:
+    def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> Any:
         """A new local array of this rank, of zeros; as from `empty`. Not collective."""
-        return self._new_local(dtype, True)
+        return self._new_local(dtype, True, order)
 
     def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> Any:
         """A new local array of this rank with elements f(i, j, ...) of the global indices; as from `empty`. Not collective.
@@ -545,6 +545,7 @@ def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "des
     """
     if comm is None:
         if not isinstance(desc, Descriptor):
+            _refuse_text(name, desc)
             raise DescriptorError(
                 f"{name} = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
                 "comm=, the communicator of their grid"
@@ -561,6 +562,15 @@ def _descriptor_on(name: str, desc: LayoutArgument, comm: MPI.Intracomm) -> Desc
     if isinstance(layout, Tiles):
         raise DescriptorError(f"{name} = {layout!r} must be a Descriptor: redistribute the tiles to one first")
     return layout
+
+
+def _refuse_text(name: str, layout: object) -> None:
+    """Raise a DescriptorError for a text, where nothing has the shape and the communicator that it lacks."""
+    if isinstance(layout, str):
+        raise DescriptorError(
+            f"{name} = {shown(layout)} is a text, which has neither a shape nor a communicator: give Descriptor(shape, block, "
+            "ProcessGrid(..., comm))"
+        )
 
 
 def read_layout(name: str, layout: object, comm: MPI.Intracomm | None, explicit: bool) -> Layout | None:
@@ -582,6 +592,7 @@ def read_layout(name: str, layout: object, comm: MPI.Intracomm | None, explicit:
         raise DescriptorError(
             f"{name} = {layout!r} is on another communicator than the other grid: pass comm=, a communicator that contains both"
         )
+    _refuse_text(name, layout)
     hint = ""
     if isinstance(layout, np.ndarray) and layout.ndim != 1:
         hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"

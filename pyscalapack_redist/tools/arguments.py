@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 from ..engine.options import number_with_unit, read_size
 from ..errors import DescriptorError
+from ..layout.notation import LayoutText
 from .cases import Case, read_dtype
 from .info import EXTRA, missing_extras
-from .layout_text import LayoutText
 
 T = TypeVar("T")
 LARGEST = 2**62  # index of an array

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DescriptorError
-from .layout_text import LayoutText, read_side
+from ..layout.notation import LayoutText
+from .layout_text import read_side
 from .text import count_text
 
 

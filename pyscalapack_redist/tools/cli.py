@@ -15,6 +15,7 @@ from typing import IO, Any, NoReturn, TextIO, cast
 
 from .. import __version__
 from ..diagnostics import write_line
+from ..layout.notation import NOTATION, LayoutText
 from .arguments import (
     UsageError,
     add_case,
@@ -36,8 +37,6 @@ from .layout_text import (
     EXAMPLES_OF_COPIES,
     EXAMPLES_OF_PARTS,
     EXAMPLES_OF_TILES,
-    NOTATION,
-    LayoutText,
     examples,
     read_side,
 )

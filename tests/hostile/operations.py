@@ -281,6 +281,19 @@ def first_agreed(s: Scene) -> Any:
     return result
 
 
+def in_order(order: str, result: Any) -> Any:
+    """A result whose new local arrays are in an order."""
+    for local in result.local if isinstance(result.local, list) else [result.local]:
+        if local is not None and local.size and sum(n > 1 for n in local.shape) > 1:
+            assert (local.flags.c_contiguous, local.flags.f_contiguous) == (order == "C", order == "F"), local.strides
+    return result
+
+
+def in_text(s: Scene) -> str:
+    """A layout of matrices on all ranks, as a text."""
+    return f"1x{s.size}:2x3"
+
+
 OPERATIONS |= {
     "copy_to itself": Operation(lambda s: (psr.copy_to(s.a, s.a), s.a)[1], same, writes="a"),
     "Redistribution.__call__ in place": Operation(
@@ -290,6 +303,22 @@ OPERATIONS |= {
         lambda s: s.result(s.desc, psr.redistribute(s.desc, s.desc)(s.local, s.local, overwrite=True)), same, writes="a"
     ),
     "redistribute": Operation(planned(), same),
+    **{
+        f"redistribute order={order}": Operation(
+            lambda s, order=order: in_order(order, psr.redistribute(s.a, s.target, order=order)), same
+        )
+        for order in "CF"
+    },
+    "redistribute order=K": Operation(planned(order="K"), same),
+    "redistribute order=K op=T": Operation(planned(order="K", op="T"), turned, "matrix"),
+    "redistribute order=C plan": Operation(
+        lambda s: in_order("C", psr.redistribute(s.desc, s.target, dtype=s.dtype, order="C")(s.a)), same
+    ),
+    "redistribute to a text": Operation(lambda s: psr.redistribute(s.a, in_text(s), comm=s.comm), same, "matrix"),
+    "redistribute to a text op=T": Operation(
+        lambda s: psr.redistribute(s.a, in_text(s), op="T", comm=s.comm), turned, "matrix"
+    ),
+    "redistribute to columns": Operation(lambda s: psr.redistribute(s.a, "columns", comm=s.comm), same),
     "redistribute to itself": Operation(lambda s: psr.redistribute(s.a, s.desc), same),
     "redistribute like": Operation(lambda s: psr.redistribute(s.a, like=s.b), same, "array same"),
     "redistribute like a pair": Operation(
@@ -349,6 +378,7 @@ OPERATIONS |= {
         consumes="a",
     ),
     "plan": Operation(lambda s: psr.plan(s.desc, s.target, dtype=s.dtype)(s.a), same),
+    "plan of a text": Operation(lambda s: psr.plan(s.desc, "columns", dtype=s.dtype)(s.a), same),
     "plan dtype on one rank overwrite": Operation(
         lambda s: psr.plan(s.desc, s.target, dtype=s.dtype if s.comm.rank == 0 else None)(s.a, overwrite=True),
         same,
@@ -374,6 +404,10 @@ OPERATIONS |= {
         lambda s: psr.batch(*[psr.plan(s.desc, s.target, overwrite=True)] * 2)([s.a, s.a]), None, consumes="a"
     ),
     "DistributedArray.redistribute": Operation(lambda s: s.a.redistribute(s.target), same),
+    "DistributedArray.redistribute order": Operation(
+        lambda s: in_order("C", s.a.redistribute(s.target, order="C")), same
+    ),
+    "DistributedArray.redistribute to a text": Operation(lambda s: s.a.redistribute(in_text(s)), same, "matrix"),
     "DistributedArray.redistribute block": Operation(lambda s: s.a.redistribute(block=3), same),
     "DistributedArray.redistribute overwrite": Operation(
         consumed(lambda s: s.a.redistribute(s.target, overwrite=True)), same, consumes="a"
@@ -389,6 +423,22 @@ OPERATIONS |= {
         lambda s: psr.distribute(s.value, s.desc, root=s.size - 1),
         same,
         before=lambda s: s.whole if s.comm.rank == s.size - 1 else "not looked at",
+    ),
+    "scatter order": Operation(
+        lambda s: in_order("C", s.result(s.target, psr.scatter(s.target, s.value, order="C"))),
+        same,
+        before=lambda s: s.whole if s.comm.rank == 0 else None,
+    ),
+    "distribute over a communicator": Operation(
+        lambda s: psr.distribute(s.value, s.comm, s.size - 1),
+        same,
+        before=lambda s: s.whole if s.comm.rank == s.size - 1 else "not looked at",
+    ),
+    "distribute layout": Operation(
+        lambda s: psr.distribute(s.value, s.comm, layout=in_text(s)),
+        same,
+        "matrix",
+        before=lambda s: s.whole if s.comm.rank == 0 else None,
     ),
     "copy_to": Operation(lambda s: (psr.copy_to(s.a, s.b), s.b)[1], same, "array target", writes="b"),
     "as_distributed": Operation(lambda s: psr.as_distributed((s.desc, s.local), s.comm), same),
@@ -477,6 +527,7 @@ OPERATIONS |= {
         lambda s: s.value["a"], same, before=lambda s: psr.open(checkpoint(s), s.comm)
     ),
     "DistributedArray.load": Operation(lambda s: psr.DistributedArray.load(s.value, comm=s.comm), same, before=written),
+    "load layout": Operation(lambda s: psr.load(s.value, s.comm, layout=in_text(s)), same, "matrix", before=written),
     "load": Operation(lambda s: s.result(s.target, psr.load(s.target, s.value)), same, before=written),
     "load source": Operation(lambda s: s.result(s.target, psr.load(s.target, s.whole)), same),
     "load source rows": Operation(lambda s: psr.load(s.whole, s.comm), same),
@@ -646,6 +697,9 @@ OPERATIONS |= {
     ),
     "eye": Operation(
         lambda s: psr.eye(s.desc, dtype=s.dtype), lambda a: np.eye(*a.shape, dtype=a.dtype), "matrix", words="-"
+    ),
+    "zeros layout": Operation(
+        lambda s: psr.zeros(s.shape, s.comm, dtype=s.dtype, layout=in_text(s)), np.zeros_like, "matrix", words="-"
     ),
     "zeros of a shape": Operation(lambda s: psr.zeros(s.shape, s.comm, dtype=s.dtype), np.zeros_like, words="-"),
 }
@@ -1179,6 +1233,21 @@ OPERATIONS |= {
         "redistribute overwrite": of_one_rank(
             lambda s, overwrite: psr.redistribute(s.a, s.target, overwrite=overwrite), False, True
         )._replace(consumes="a"),
+        "redistribute order": of_one_rank(lambda s, order: psr.redistribute(s.a, s.target, order=order), "C", "F"),
+        "redistribute order, as numbers": of_one_rank(
+            lambda s, order: psr.redistribute(s.a, s.target, order=order), None, TWO_FLAGS
+        ),
+        "redistribute to a text": of_one_rank(
+            lambda s, text: psr.redistribute(s.a, text, comm=s.comm), "rows", "columns"
+        ),
+        "redistribute to a wrong text": of_one_rank(
+            lambda s, text: psr.redistribute(s.a, text, comm=s.comm), "rows", "2x"
+        ),
+        "DistributedArray.redistribute to a text": of_one_rank(lambda s, text: s.a.redistribute(text), "rows", "1x1:2x2"),
+        "distribute layout": of_one_rank(
+            lambda s, text: psr.distribute(s.whole, s.comm, layout=text), "rows", "columns"
+        ),
+        "scatter order": of_one_rank(lambda s, order: psr.scatter(s.target, s.whole, order=order), None, "C"),
         "redistribute via": of_one_rank(lambda s, via: psr.redistribute(s.a, s.target, via=via), None, "dimensions"),
         "Redistribution.__call__ alpha": of_one_rank(weighted, 2, 3, "matrix target")._replace(writes="b"),
         "DistributedArray.sum axis": of_one_rank(lambda s, axis: s.a.sum(axis), 0, 1),
@@ -1430,6 +1499,7 @@ OPERATIONS |= {
 }
 SEVERAL_CALLS = re.compile(
     r"redistribute (via|memory|buffers|agree|schedule|exchange|overwrite (memory|plan|start)|reduce)|^plan|there and back| of "
+    r"|order=C plan"
     r"|Redistribution.__call__ (out|alpha|first)"
     r"|Redistribution.start|Transfer.wait|^batch|in place|itself|^save (\.|of)|__setitem__ part|__setitem__$|_solve|cho_factor"
     r"|scalapack|copy_to"

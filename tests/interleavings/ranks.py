@@ -373,9 +373,9 @@ def _made(real: Callable[..., Any]) -> Callable[..., Any]:
 _maker = Descriptor._maker
 
 
-def _making(self: Descriptor, zeroed: bool) -> Callable[[Any], Any]:
+def _making(self: Descriptor, order: str, zeroed: bool) -> Callable[[Any], Any]:
     """What a plan keeps to make new arrays by."""
-    return _made(_maker(self, zeroed))
+    return _made(_maker(self, order, zeroed))
 
 
 _allocate = transfers.allocate

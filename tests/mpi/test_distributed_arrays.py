@@ -33,6 +33,14 @@ def test_reductions_and_indexing(ranks: int, nodes: str, program: str) -> None:
     assert run(PROGRAMS / program, ranks, timeout=250, env=env).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(1, ""), (2, ""), (4, ""), pytest.param(3, "0,1,1", marks=pytest.mark.long)]
+)
+def test_the_order_of_elements_in_new_arrays(ranks: int, nodes: str, tmp_path: Path) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    assert run(PROGRAMS / "orders.py", ranks, tmp_path, timeout=100, env=env).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.long), 4])
 def test_arrays_of_numbers_of_rows_and_of_files(ranks: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "creation.py", ranks, tmp_path, timeout=100).stdout == "OK\n"

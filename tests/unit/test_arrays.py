@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from one_rank import OneRank
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
-from pyscalapack_redist.engine.local_arrays import check_arrays
+from pyscalapack_redist.engine.local_arrays import check_arrays, memory_order
+from pyscalapack_redist.engine.stages import Pair
 from pyscalapack_redist.layout.arrays import LARGE, host_array, new_array
 
 F8 = np.dtype(np.float64)
@@ -53,14 +54,14 @@ def test_what_is_no_array_is_refused(which: str, foreign: Any) -> None:
         given = {"a": desc.zeros(), "out": desc.zeros(), which: foreign}
         words = f"{which} is a {type(foreign).__name__}: it must be a NumPy array of shape"
         with pytest.raises(ArrayError, match=words):
-            check_arrays(given["a"], given["out"], desc, desc, dtype)
+            check_arrays(given["a"], given["out"], Pair(desc, desc, dtype))
 
 
 @pytest.mark.parametrize("desc", NOTHING, ids=["empty", "none"])
 def test_nothing_may_be_none_or_any_empty_array(desc: Descriptor) -> None:
     for nothing in (None, np.empty(0), np.empty((5, 0), "f4"), desc.zeros()):
-        assert check_arrays(nothing, desc.zeros(), desc, desc, F8).dtype == F8
-        assert check_arrays(desc.zeros(), nothing, desc, desc, F8).dtype == F8
+        assert check_arrays(nothing, desc.zeros(), Pair(desc, desc, F8)).dtype == F8
+        assert check_arrays(desc.zeros(), nothing, Pair(desc, desc, F8)).dtype == F8
 
 
 @st.composite
@@ -88,9 +89,25 @@ def test_out_is_refused_where_two_of_its_elements_share_memory(
     source = desc.zeros(target.dtype)
     if shared:
         with pytest.raises(ArrayError, match=r"out has strides \(.*\): several of its elements share memory"):
-            check_arrays(source, target, desc, desc, None)
+            check_arrays(source, target, Pair(desc, desc, None))
     else:
-        assert check_arrays(source, target, desc, desc, None).out is not None
+        assert check_arrays(source, target, Pair(desc, desc, None)).out is not None
+
+
+@given(st.integers(0, 4).flatmap(lambda ndim: st.permutations(range(ndim))), st.data())
+def test_the_order_of_an_array_is_the_nearer_one(axes: list[int], data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(0, 3), min_size=len(axes), max_size=len(axes))))
+    array = np.zeros([2 * n for n in shape]).transpose(axes)
+    if data.draw(st.booleans()):
+        array = array[tuple(slice(None, None, -2) for _ in shape)]
+    order = memory_order(array)
+    alike = sum(n > 1 for n in array.shape) < 2 or not array.size
+    assert (order is None) == alike
+    copy = np.array(array, order="K")  # with the strides of NumPy's own rule
+    if not alike and copy.flags.c_contiguous != copy.flags.f_contiguous:
+        assert (order == "C") == copy.flags.c_contiguous
+    for name in "CF":
+        assert memory_order(np.zeros(array.shape, order=name)) == (None if alike else name)  # type: ignore[call-overload]
 
 
 class Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from variations import VARIATIONS
 
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.bench.rank_case import values
 from pyscalapack_redist.tools.bench.results import (
     CaseResult,
@@ -30,7 +31,6 @@ from pyscalapack_redist.tools.bench.suites import LEAST, MOST, MOST_IN_ALL
 from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
 from pyscalapack_redist.tools.bench.timing import links_limit
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 from pyscalapack_redist.tools.text import console, print_table, ratio_text, size_text, time_text
 
 SUITES = INSTALLED | VARIATIONS

@@ -17,9 +17,10 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import DescriptorError
 from pyscalapack_redist.drawing.svg import colour_of
 from pyscalapack_redist.engine.options import checked_memory
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration, read_size
-from pyscalapack_redist.tools.layout_text import LayoutText, read_side
+from pyscalapack_redist.tools.layout_text import read_side
 
 BENCH = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
 PLAN = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from oracle import deal
 
 from pyscalapack_redist import Blocks, Descriptor, DescriptorError, ProcessGrid, Tiles
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.rank_case import held_of
 from pyscalapack_redist.tools.bench.timing import between_hosts
 from pyscalapack_redist.tools.cases import Case, read_dtype
-from pyscalapack_redist.tools.layout_text import LayoutText, TileLayout, read_side
+from pyscalapack_redist.tools.layout_text import TileLayout, read_side
 
 WHOLE = LayoutText.parse("1x1:1x1")
 LARGE = 10**20
@@ -76,7 +77,7 @@ def test_what_is_the_default_is_not_written() -> None:
         ("2x2:3x3/9x9", "ends in '9x9': there are /MxN@IA,JA"),
         ("2x2:3x3/9@1,1", "the whole shape '9' must have one number for each dimension"),
         ("2x2:3x3/9x9@-1,1", "the sub-array's start '-1,1' must be whole numbers of at least 0"),
-        ("3:tiles=5x7", "only bench takes"),
+        ("3:tiles=5x7", "only pyscalapack-redist bench takes"),
     ],
 )
 def test_the_wrong_part_of_a_layout_is_named(text: str, said: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 from oracle import deal
 
 from pyscalapack_redist import redistribute, schedules
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.layout_text import LayoutText
 
 EXAMPLES = {1: (16, 16, 3, 5), 2: (16, 16, 7, 11), 3: (15, 15, 3, 5), 4: (12, 8, 4, 3), 5: (15, 6, 2, 3)}
 STEPS_AND_COSTS = {1: (7, 15), 2: (16, 77), 4: (4, 8)}  # of the optimal schedule between disjoint sets, for a slice

@@ -18,8 +18,8 @@ from simulate.study import messages_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import ScheduleError, schedules
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 
 PROGRAM = Path(__file__).parents[2] / "benchmarks" / "simulate.py"  # the package of that name comes first
 MEGA = 1e6

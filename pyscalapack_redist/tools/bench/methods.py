@@ -31,11 +31,12 @@ from ...engine.options import AGREE
 from ...errors import ArrayError, LibraryError
 from ...exchanges import BUFFERS, EXCHANGES, Message
 from ...exchanges.exchange import MEMORY_LIMIT
+from ...layout.dimensions import BALANCED
+from ...layout.notation import LayoutText
 from ...scalapack.matrix_operands import KIND_OF_DTYPE
 from ...schedules import NAMES
 from ...schedules.orders import Natural
 from ..cases import Case
-from ..layout_text import BALANCED, LayoutText
 from .rank_case import RankCase, bytes_of, parts_of, poison
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")

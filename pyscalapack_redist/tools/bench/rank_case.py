@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from ...comm.mpi import MPI
 from ...layout.axis import Blocks
+from ...layout.notation import LayoutText
 from ..cases import Case
-from ..layout_text import LayoutText, TileLayout
+from ..layout_text import TileLayout
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18

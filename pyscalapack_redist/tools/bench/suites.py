@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from ...layout.notation import LayoutText
 from ..cases import Case
-from ..layout_text import LayoutText
 from ..text import new_table, ratio_text, time_text
 from .methods import DEFAULT_METHODS, Method, named_methods
 from .results import Results, count, extreme, fastest, means

@@ -5,11 +5,11 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from pyscalapack_redist import LibraryError
+from pyscalapack_redist.layout.notation import LayoutText
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, read_method
 from pyscalapack_redist.tools.bench.rank_case import RankCase
 from pyscalapack_redist.tools.bench.timing import Clock, flag_round_trip_ns, nodes_of, run_case
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layout_text import LayoutText
 
 COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses

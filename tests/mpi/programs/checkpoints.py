@@ -128,6 +128,7 @@ def load() -> None:
         assert some[name].desc == getattr(desc, "desc", desc), name
         assert np.array_equal(some[name].gather(None), wholes.get(name, VALUES.get(name))), name
     assert some["gaps"].desc == layouts["pair"].desc
+    assert psr.load(PATH, WORLD, names=("u",), layouts={"u": f"1x{SIZE}:5x3"})["u"].desc == columns
     assert np.array_equal(psr.load(PATH, WORLD, dataset="fields/h").gather(None), H)
 
     file = psr.open(PATH, WORLD)
@@ -243,8 +244,9 @@ def errors() -> None:
         ("names = 'u' must be a sequence", lambda: psr.load(PATH, WORLD, names="u"), {}),
         ("layouts has 'step', which is no array", lambda: psr.load(PATH, WORLD, layouts={"step": u.desc}), layout_error),
         ("must be a layout of shape (3, 7)", lambda: psr.load(PATH, WORLD, layouts={"fields/h": u.desc}), layout_error),
+        ("layouts['u'] = '2x' must be 'rows', 'columns', or", lambda: psr.load(PATH, WORLD, layouts={"u": "2x"}), layout_error),
         ("layouts = 3 must be a dict", lambda: psr.load(PATH, WORLD, layouts=3), layout_error),
-        ("layout = 'x' must be 'rows' or", lambda: psr.load(PATH, WORLD, layout="x"), layout_error),
+        ("layout = 'x' must be 'rows', 'columns', or", lambda: psr.load(PATH, WORLD, layout="x"), layout_error),
         ("dtype = 'f4' is for one array", lambda: psr.load(PATH, WORLD, dtype="f4"), {}),
         ("names= and layouts= are for load(path, comm)", lambda: psr.load(u.desc, PATH, names=("u",)), {}),
         ("has no entry 'v'", lambda: psr.open(PATH, WORLD)["v"], {"kind": KeyError}),

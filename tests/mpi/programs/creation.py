@@ -1,8 +1,9 @@
-"""Arrays of zeros, ones and the like, of the rows of each rank, and files without a layout. Argument: a folder."""
+"""Arrays of zeros, ones and the like, of the rows of each rank, of files, and in layouts as texts. Argument: a folder."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def of_files(folder: Path) -> None:
     bad, raw = SIZE - 1, folder / "a.bin"
     psr.distribute(whole, psr.zeros((5, 7), WORLD).desc).save(raw)
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"layout": "blocks"}, "layout = 'blocks' must be 'rows' or 'columns'"),
+        ({"layout": "blocks"}, "layout = 'blocks' must be 'rows', 'columns', or PRxPC:MBxNB"),
         ({"out": np.ones(3)}, "out= needs a Descriptor"),
     ]
     for options, words in wrong:
@@ -138,13 +139,118 @@ def of_files(folder: Path) -> None:
             psr.load(own, WORLD if bad == RANK else path)  # type: ignore[call-overload]
 
 
+def of_texts(folder: Path) -> None:
+    whole = np.arange(60.0).reshape(6, 10)
+    rows, path = psr.zeros((6, 10), WORLD).desc, folder / "texts.npy"
+    texts = {
+        "rows": rows,
+        "columns": psr.zeros((6, 10), WORLD, layout="columns").desc,
+        f"{SIZE}x1:2x3": psr.Descriptor((6, 10), (2, 3), psr.ProcessGrid((SIZE, 1), WORLD)),
+        f"1x{SIZE}:4xbalanced": psr.Descriptor((6, 10), (4, "balanced"), psr.ProcessGrid((1, SIZE), WORLD)),
+        f"1x1:2x2+{SIZE - 1}": psr.Descriptor((6, 10), 2, psr.ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]])),
+        f"1x1x{SIZE}c:5x4": psr.Descriptor((6, 10), (5, 4), psr.ProcessGrid((1, 1, SIZE), WORLD), axes=(0, 1)),
+        "1x1:3p0,3p0x10": psr.Descriptor((6, 10), (psr.Blocks([3, 3], [0, 0]), 10), psr.ProcessGrid((1, 1), WORLD)),
+    }
+    source = psr.distribute(whole, rows)
+    source.save(path)
+    for text, desc in texts.items():
+        for array in (
+            psr.distribute(whole if RANK == SIZE - 1 else None, WORLD, SIZE - 1, layout=text),
+            psr.redistribute(source, text),
+            source.redistribute(text),
+            psr.plan(source.desc, text)(source),
+            psr.load(path, WORLD, layout=text),
+            psr.DistributedArray.load(path, comm=WORLD, layout=text),
+            psr.ones((6, 10), WORLD, layout=text) * 0 + source.redistribute(text),
+        ):
+            assert array.desc == desc, (text, array.desc)
+            assert np.array_equal(array.gather(None), whole)
+        assert psr.redistribute(text, source.desc).desc_a == desc
+        if "p" not in text:  # the sizes of all blocks
+            for part, values in ((source, whole), (source[1:4], whole[1:4])):
+                turned = psr.redistribute(part, text, op="T")
+                assert np.array_equal(turned.gather(None), values.T)  # type: ignore[arg-type]
+    assert psr.plan(psr.Descriptor((6, 10), 2, psr.ProcessGrid((2, 2))), "3x4:1x1").desc_b.grid.size == 12  # on paper
+    nothing = "an array" if RANK else np.ones((2, 3, 4))
+    for array, shape in ((psr.distribute(whole, WORLD), (6, 10)), (psr.distribute(nothing, WORLD), (2, 3, 4))):
+        assert array.desc == psr.zeros(shape, WORLD).desc
+    assert np.array_equal(psr.distribute([[1, 2]] if RANK == 0 else None, WORLD).gather(None), [[1, 2]])  # type: ignore[arg-type]
+    assert psr.distribute(np.ones((0, 3)), WORLD).shape == (0, 3)
+
+    bad, before = SIZE - 1, source.local.copy()
+    wrong = [
+        ("2x2", "= '2x2' must be 'rows', 'columns', or PRxPC:MBxNB"),
+        ("2xa:1x1", "the grid '2xa' must be whole numbers .* The notation is PRxPC:MBxNB"),
+        ("1x1:2x2@1,0", "= '1x1:2x2@1,0': the source process '1,0' is outside the grid .* must be 'rows', 'columns', or"),
+        ("1:3", "the layout 1:3 has 1 dimensions and the shape"),
+        ("1x1:7p0x3", "has blocks of 7 elements along dimension 0, which has 6"),
+        ("3x99999999999:1x1", f"is on ranks 0 to 299999999996, but the communicator has {SIZE} rank"),
+        ("1x1:2x2/C", "the block size '2x2/C' must be"),
+        ("2:tiles=3x3", "is of tiles"),
+    ]
+    for text, words in wrong:
+        for own in (text, text if bad == RANK else f"1x{SIZE}:2x2"):
+            for call in (
+                lambda own: psr.redistribute(source, own),
+                lambda own: source.redistribute(own),
+                lambda own: psr.plan(source.desc, own),
+                lambda own: psr.distribute(whole, WORLD, layout=own),
+                lambda own: psr.load(path, WORLD, layout=own),
+            ):
+                with pytest.raises(BOTH, match=rf"{words}|load\(.*load\(|layout must be the same"):
+                    call(own)
+        with pytest.raises(psr.DescriptorError, match=words):
+            psr.zeros((6, 10), WORLD, layout=text)
+    lacking = "gets its shape and its communicator from"
+    refused_texts: list[tuple[Callable[[Any], Any], Any, Any, str]] = [
+        (lambda own: psr.distribute(whole, WORLD, **own), {"layout": 3}, {}, "layout = 3 must be 'rows'"),
+        (lambda own: psr.distribute(whole, WORLD, own), SIZE, 0, f"root = {SIZE} is not a rank"),
+        (lambda own: psr.distribute(own, WORLD, bad), np.ma.masked_array([1.0]), whole, "masked array"),
+        (lambda own: psr.distribute(own, WORLD, bad), np.float64(1), whole, r"shape = \(\) must have at least one dimension"),
+        (lambda own: psr.distribute(own, WORLD, bad), None, whole, f"the array is None on rank {bad}"),
+        (lambda own: psr.distribute(whole, rows, **own), {"layout": "rows"}, {}, "layout = 'rows' is for distribute"),
+        (lambda own: psr.plan(own, "1x1:2x2", comm=WORLD), None, rows, f"{lacking} desc_a, and desc_a = None"),
+        (lambda own: psr.redistribute(own, "rows"), None, source, f"{lacking} desc_a, and desc_a = None"),
+        (lambda own: psr.redistribute(own, "rows"), whole, source, f"{lacking} desc_a, and desc_a = <ndarray"),
+        (lambda own: psr.plan(own, "rows", comm=WORLD), "columns", rows, f"desc_a = 'columns' {lacking} desc_b"),
+        (lambda own: psr.scatter(own, whole, comm=WORLD), "rows", rows, "desc = 'rows' is a text"),
+        (lambda own: psr.gather(own, source.local, comm=WORLD), "1x1:2x2", rows, "desc = '1x1:2x2' is a text"),
+    ]
+    for call, argument, right, words in refused_texts:
+        for own in (argument, argument if bad == RANK else right):
+            with pytest.raises(BOTH, match=words):
+                call(own)
+    for alone, words in (
+        (lambda: psr.plan("1x1:2x2", "rows"), f"{lacking} desc_b, and desc_b = 'rows'"),
+        (lambda: psr.distribute(whole, "rows"), r"distribute\(array, comm, layout='rows'\)"),  # type: ignore[arg-type]
+        (lambda: psr.scatter("rows", whole), "desc = 'rows' is a text"),  # type: ignore[call-overload]
+        (lambda: psr.Descriptor((6, 10), 2, WORLD), r"wrap the communicator, ProcessGrid\(\(\d, \d\), comm\)"),  # type: ignore[arg-type]
+        (lambda: psr.Descriptor((6,), 2, WORLD), rf"ProcessGrid\(\({SIZE},\), comm\)"),  # type: ignore[arg-type]
+        (lambda: psr.Descriptor(6, 2, MPI.COMM_NULL), "must be a ProcessGrid$"),  # type: ignore[arg-type]
+        (lambda: psr.ProcessGrid(WORLD), "is a communicator, the second argument"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(psr.DescriptorError, match=words):
+            alone()
+    if SIZE > 1:
+        with pytest.raises(psr.CollectiveError, match="the ranks ask for different things: layout"):
+            psr.distribute(whole, WORLD, layout="columns" if RANK else "rows")
+        with pytest.raises(psr.CollectiveError, match="the layout to reach"):
+            source.redistribute("columns" if RANK else "rows")
+        with pytest.raises(psr.CollectiveError, match="desc_b must be the same"):
+            psr.redistribute(source, "columns" if RANK else "rows")
+        with pytest.raises(psr.CollectiveError, match="root must be the same"):
+            psr.distribute(whole, WORLD, RANK)
+    assert np.array_equal(source.local, before)
+    assert np.array_equal(source.redistribute("columns").gather(None), whole)  # type: ignore[arg-type]
+
+
 def refused() -> None:
     for call, words in (
         (lambda: psr.zeros((3, 4)), "comm = None: give the communicator"),
         (lambda: psr.zeros("a", WORLD), "shape = 'a' must be a shape"),
         (lambda: psr.ones((), WORLD), r"shape = \(\)"),
         (lambda: psr.ones((3, -1), WORLD), r"shape\[1\] = -1"),
-        (lambda: psr.ones((3, 1), WORLD, layout="row"), "layout = 'row' must be 'rows' or 'columns'"),
+        (lambda: psr.ones((3, 1), WORLD, layout="row"), "layout = 'row' must be 'rows', 'columns', or PRxPC:MBxNB"),
         (lambda: psr.ones(psr.zeros(3, WORLD), WORLD), "comm is for a shape"),
         (lambda: psr.full((3, 1), [1, 2], WORLD), r"value = \[1, 2\] must be a number"),
         (lambda: psr.eye((3, 3, 3), WORLD), r"shape = \(3, 3, 3\) must be of two dimensions"),
@@ -157,6 +263,7 @@ if __name__ == "__main__":
     made()
     of_rows()
     of_files(Path(sys.argv[1]))
+    of_texts(Path(sys.argv[1]))
     refused()
     if RANK == 0:
         print("OK", flush=True)

@@ -83,7 +83,8 @@ def arguments() -> None:
     twice: Any = [("x", "f8"), ("x", "f8")]
     fails(ValueError, ".", lambda: make(A, B, dtype=on_bad(twice, None)))
     fails(W, ".", lambda: make(A, B, dtype=on_bad(Nameless(), float)))
-    fails(D, "desc_a: a ScaLAPACK descriptor has nine integers .* got 1", lambda: make(on_bad("A", A), B, comm=WORLD))
+    fails(D, "desc_a: a ScaLAPACK descriptor has nine integers .* got 1", lambda: make(on_bad([1], A), B, comm=WORLD))
+    fails(D, "desc_a = 'A' must be 'rows', 'columns', or PRxPC:MBxNB", lambda: make(on_bad("A", A), B))
     fails(D, "desc_a = None needs comm=", lambda: make(on_bad(None, A), B))
     all_fail(D, "no rank knows the layout", lambda: make(A, None, comm=WORLD))
     all_fail(D, "no communicator is known; pass comm=", lambda: make(None, None))
@@ -426,10 +427,11 @@ def distributed_arrays() -> None:
     words = "give the layout to reach in one way: a Descriptor; or block=, grid=; or out="
     for keywords in ({}, {"desc": B, "block": 2}, {"desc": B, "out": y}, {"out": y, "source": 1}):
         fails(D, words, lambda keywords=keywords: x.redistribute(**on_bad(keywords, {"desc": B})))
-    fails(D, "desc = 'B' must be a Descriptor, Tiles or a D", lambda: x.redistribute(on_bad("B", B)))
+    fails(D, "desc = 5 must be a Descriptor, Tiles, a DistributedArray or a text", lambda: x.redistribute(on_bad(5, B)))
+    fails(D, "desc = 'B' must be 'rows', 'columns', or", lambda: x.redistribute(on_bad("B", B)))
     fails(D, r"block\[0\] = 0 must be at least 1", lambda: x.redistribute(block=on_bad(0, 2)))
     fails(D, "op = 'X' must be one of", lambda: x.redistribute(block=2, op=on_bad("X", "T")))
-    fails(W, "out is a ndarray: it must be", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
+    fails(W, "out is a numpy.ndarray: the layout of a local array", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
     words = "the layout to reach must be the same on every rank, but rank 0 has"
     all_fail(C, words, lambda: x.redistribute(block=RANK + 1))
     plan, words = psr.plan(x, B), r"a has the layout Descriptor\(13 x 11, blocks 4 x 4"

@@ -120,11 +120,19 @@ class Member:
         if self.rank_b not in case.b.ranks and not isinstance(case.b, TileLayout):
             assert result is None, self
         else:
-            self._compare(
-                views_of(case.b, self.rank_b, result) if out is None else self.arrays[1].views, case.after(call)
-            )
+            views = views_of(case.b, self.rank_b, result) if out is None else self.arrays[1].views
+            self._compare(views, case.after(call))
+            if out is None:
+                self._check_order(views)
         if not case.in_place:
             self._compare_a(call)
+
+    def _check_order(self, views: Sequence[NDArray[Any]]) -> None:
+        """New arrays are in the order that the plan has for them; one that follows A may be in either."""
+        wanted = self.case.order or ("F" if len(self.case.b.shape) == 2 else "K")
+        for view in views:
+            strides = [stride for n, stride in zip(view.shape, view.strides, strict=True) if n > 1]
+            assert not view.size or wanted == "K" or strides == sorted(strides, reverse=wanted == "C"), self
 
     def check_untouched(self, call: Call) -> None:
         """After a call that failed."""
