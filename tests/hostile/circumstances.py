@@ -207,7 +207,8 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
         "linalg.product_grids.HALF_BLOCKS", "linalg.random_vectors.VECTORS", "linalg.rates.TIMES",
     ),
     "sizes of formats, or of what does not hang on an array": (
-        "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER", "comm.vote.MOST_CHARACTERS",
+        "comm.free_memory.UNLIMITED", "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER",
+        "comm.vote.MOST_CHARACTERS",
         "engine.choose.COPIED", "engine.choose.ELEMENT", "files.checkpoint.MOST_BITS", "files.containers.FORMAT",
         "files.contents.LONGEST", "files.hdf5_storage.GROWTH", "files.hdf5_storage.USER_BLOCK", "files.safetensors.LONGEST",
         "files.slabs.UNIT_SHARE", "layout.arrays.LINE_BYTES", "layout.axis.SHOWN", "linalg.cache.BLOCK",
