@@ -180,6 +180,8 @@ def make_out(
     ------
     ArrayError
         B is a sub-array or beta is not 0, or the dtype is unknown or not of a fixed size.
+    MemoryError
+        The process has no memory for it.
     """
     if not desc._has_local:
         return None
@@ -197,7 +199,13 @@ def make_out(
             "pass out, or redistribute(..., dtype=)"
         )
     check_dtype(dtype)
-    return desc.zeros(dtype, order) if zeroed else desc.empty(dtype, order)
+    try:
+        return desc.zeros(dtype, order) if zeroed else desc.empty(dtype, order)
+    except MemoryError as error:
+        raise MemoryError(
+            f"{str(error).rstrip('.')}: the new local array of {desc!r}; give out=, an array that is there, or overwrite=True, "
+            "which needs little more than the memory of A, or more processes"
+        ) from None
 
 
 def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = "out") -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from one_rank import OneRank
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
-from pyscalapack_redist.engine.local_arrays import check_arrays, memory_order
+from pyscalapack_redist.engine.local_arrays import check_arrays, make_out, memory_order
 from pyscalapack_redist.engine.stages import Pair
 from pyscalapack_redist.layout.arrays import LARGE, host_array, new_array
 
@@ -224,3 +224,10 @@ def test_large_ones_begin_with_a_cache_line(order: str) -> None:
     for n in range(100, 110):
         made = new_array((n, 100), np.float64, order), new_array((LARGE + n,), np.int8, order, zeroed=True)
         assert [array.ctypes.data % 64 for array in made] == [0, 0]
+
+
+def test_without_memory_for_a_new_array_its_layout_is_named() -> None:
+    desc = local((2**30, 2**25))
+    words = r"the new local array of Descriptor\(1073741824 x 33554432, .*; give out=, .* overwrite=True"
+    with pytest.raises(MemoryError, match=words):
+        make_out(desc, F8)
