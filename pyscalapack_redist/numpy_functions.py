@@ -130,7 +130,7 @@ def _with_dtypes(value: Any, dtypes: Iterator[np.dtype[Any]]) -> Any:
         dtype = next(dtypes)
         return value if value.dtype is not None else type(value)._from_result(value.desc, None, dtype)
     if isinstance(value, list | tuple):
-        return [_with_dtypes(each, dtypes) for each in value]
+        return type(value)([_with_dtypes(each, dtypes) for each in value])
     return value
 
 
@@ -407,14 +407,16 @@ def vdot(a: Any, b: Any) -> Any:
 
 def dot(a: Any, b: Any) -> Any:
     if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return a * b
+        x, y = (each if isinstance(each, Distributed) else np.asarray(each)[()] for each in (a, b))
+        return x * y
     x, y = (_distributed(name, each, a, b) for name, each in (("a", a), ("b", b)))
     return tensordot(x, y, ((-1,), (max(-2, -y.ndim),)))
 
 
 def inner(a: Any, b: Any) -> Any:
     if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return a * b
+        x, y = (each if isinstance(each, Distributed) else np.asarray(each)[()] for each in (a, b))
+        return x * y
     return tensordot(a, b, ((-1,), (-1,)))
 
 
@@ -677,35 +679,40 @@ def median(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _reduced_whole(a, axis, keepdims, np.median, of_all)
 
 
+BETWEEN_TWO = ("linear", "lower", "higher", "midpoint")  # quantiles that depend on two neighbours and the place between them
+
+
 def quantile(a: Array, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    of_numpy: Any = np.quantile
-    of_numpy(np.zeros(1, a.dtype), q, method=method)  # an error for what NumPy does not take
-
-    def of_all(line: Any) -> Any:
-        if method != "linear":
-            raise ArrayError(
-                f"method = {method!r} is for quantiles along a dimension; of all elements there is 'linear', and "
-                "np.sort(a, axis=None) has them in order"
-            )
-        numbers = np.asarray(q, line.dtype if isinstance(q, float | int) and line.dtype.kind == "f" else None)
-        places = numbers * np.asarray(line.size - 1, numbers.dtype if numbers.dtype.kind == "f" else None)
-        low = np.floor(places).astype(np.int64)
-        greatest, *values = _elements_at(
-            line, [line.size - 1, *low.ravel().tolist(), *np.minimum(low + 1, line.size - 1).ravel().tolist()]
-        )
-        pairs = np.array(values, line.dtype).reshape(2, -1)
-        if greatest != greatest:
-            pairs[:] = greatest
-        results = [of_numpy(pair, weight) for pair, weight in zip(pairs.T, (places - low).ravel(), strict=True)]
-        kind = of_numpy(np.zeros(1, line.dtype), q).dtype
-        return np.array(results, kind).reshape(low.shape)[()]
-
-    return _reduced_whole(a, axis, keepdims, functools.partial(np.quantile, q=q, method=method), of_all, np.ndim(q))
+    return _quantiles(a, np.quantile, 1, q, axis, method, keepdims)
 
 
 def percentile(a: Array, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    hundred = a.dtype.type(100) if a.dtype is not None and a.dtype.kind == "f" else 100
-    return quantile(a, np.true_divide(q, hundred), axis, method=method, keepdims=keepdims)
+    return _quantiles(a, np.percentile, 100, q, axis, method, keepdims)
+
+
+def _quantiles(a: Array, function: Any, parts: int, q: Any, axis: Axis, method: str, keepdims: bool) -> Any:
+    """Quantiles by NumPy's function, which counts them in so many parts."""
+    kind = function(np.zeros(1, a.dtype), q, method=method).dtype  # an error for what NumPy does not take
+
+    def of_all(line: Any) -> Any:
+        if method not in BETWEEN_TWO:
+            raise ArrayError(
+                f"method = {method!r} must be one of {', '.join(map(repr, BETWEEN_TWO))} for a distributed dimension or all "
+                "elements; np.sort has them in order"
+            )
+        last = line.size - 1
+        places = np.asarray(np.true_divide(q, parts) * last)
+        low = np.floor(places).astype(np.int64)
+        pairs = [low.ravel().tolist(), np.minimum(low + 1, last).ravel().tolist()]
+        greatest, *values = _elements_at(line, [last, *itertools.chain(*pairs)])
+        if greatest != greatest:  # a NaN, which is at the end
+            values = [greatest] * len(values)
+        both = np.array(values, line.dtype).reshape(2, -1).T
+        weights = (places - low).ravel() * parts
+        results = [function(pair, weight, method=method) for pair, weight in zip(both, weights, strict=True)]
+        return np.array(results, kind).reshape(low.shape)[()]
+
+    return _reduced_whole(a, axis, keepdims, functools.partial(function, q=q, method=method), of_all, np.ndim(q))
 
 
 def _elements_at(line: Array, places: Sequence[int]) -> list[Any]:
@@ -737,7 +744,9 @@ def _reduced_whole(
     dims = dimensions_of(a, axis)
     if not a.size:
         return function(np.empty(a.shape, a.dtype), axis=dims if axis is not None else None, keepdims=keepdims)
-    if a.size == math.prod(a.shape[k] for k in dims):
+    desc = a.desc
+    is_whole = isinstance(desc, Descriptor) and all(desc.distributions[k].processes == 1 for k in dims)
+    if a.size == math.prod(a.shape[k] for k in dims) and not is_whole:
         rest = tuple([1 if k in dims else n for k, n in enumerate(a.shape) if keepdims or k not in dims])
         value = np.asarray(of_line(_sorted(_flat(a), functools.partial(np.sort, axis=0))))
         return value.reshape(value.shape + rest)[()]
@@ -796,8 +805,8 @@ def cov(
     with agreement(_group(m), "numpy.cov, its dtype"):
         x = m.astype(kind)
     if m.ndim == 1:
-        return np.asarray(x.var(ddof=less))
-    if not rowvar and m.shape[0] != 1:
+        return np.asarray(x.var(ddof=less), kind)
+    if not rowvar:
         x = x.T
     number = max(0, x.shape[1] - less)
     means = x.mean(1, keepdims=True)
