@@ -76,6 +76,7 @@ def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[st
     with hold_interrupts() as held:
         with agreement(_group(first), name, combine=_known_dtypes, deliver=True, held=held) as agreed:
             bound = _bound(name, row, operands, options)
+            bound.apply_defaults()
             for parameter, value in bound.arguments.items():
                 _state(agreed, parameter, value)
             agreed.give([array.dtype for array in arrays])

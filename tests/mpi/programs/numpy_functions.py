@@ -79,9 +79,10 @@ ANY: dict[str, list[Call]] = {  # of any number of dimensions and any dtype
         lambda x, y, w: len(x[y > 0]),
     ],
     "prod": [
-        lambda x, y, w: np.prod(x % 2 + 1),
-        lambda x, y, w: (x % 2 + 1).prod(axis=-1, where=y > 0, initial=2),
-        lambda x, y, w: (x % 2 + 1)[y > 0].prod(),
+        lambda x, y, w: np.prod(x),
+        lambda x, y, w: np.prod(x * 0 + 1 + (y > 0)),
+        lambda x, y, w: (x * 0 + 1 + (y > 0)).prod(axis=-1, where=y > 0, initial=2),
+        lambda x, y, w: (x * 0 + 1 + (y > 0))[y > 0].prod(),
     ],
     "mean": [
         lambda x, y, w: np.mean(x, where=y == y),
@@ -114,7 +115,7 @@ ANY: dict[str, list[Call]] = {  # of any number of dimensions and any dtype
         lambda x, y, w: x.cumsum(0),
         lambda x, y, w: np.cumsum(x, axis=-1, dtype=np.complex128),
     ],
-    "cumprod": [lambda x, y, w: np.cumprod(x % 2 + 1), lambda x, y, w: np.cumprod(x % 2 + 1, axis=0)],
+    "cumprod": [lambda x, y, w: np.cumprod(x * 0 + 1 + (y > 0)), lambda x, y, w: np.cumprod(x % 2 + 1, axis=0)],
     "median": [
         lambda x, y, w: np.median(x),
         lambda x, y, w: np.median(x, axis=0),
@@ -276,7 +277,8 @@ def settings() -> Iterator[tuple[Setting, tuple[int, ...], str]]:
         yield Setting("columns", dtype=dtype), (5, 4), "rows"
     for layout in LAYOUTS:
         yield Setting(layout), (9, 7), ""
-        yield Setting(layout), (11,), "rows"
+        if "offsets" not in layout:
+            yield Setting(layout), (11,), "rows"
         yield Setting(layout, dtype="complex64"), (5, 6), "blocks"
     for memory in MEMORY:
         yield Setting("blocks", memory), (6, 5), ""
@@ -285,11 +287,11 @@ def settings() -> Iterator[tuple[Setting, tuple[int, ...], str]]:
 
 
 def rows() -> None:
-    """Each row with each of these arrays; in the default tier with one or two, in turn."""
+    """Each row with each of these arrays; in the default tier with one, in turn."""
     every = [*settings()]
     calls = [(name, k, call) for table in (ANY, MATRICES) for name, row in table.items() for k, call in enumerate(row)]
     for number, (setting, shape, beside) in enumerate(every):
-        some = calls if IS_LONG else calls[number :: len(every)] + (calls[number // 2 :: 9] if number < 3 else [])
+        some = calls if IS_LONG else calls[number :: len(every)]
         arrays, wholes = operands(setting, shape, beside)
         for name, k, call in some:
             if name in ANY or len(shape) == 2:
@@ -376,7 +378,7 @@ def refused() -> None:
         (lambda: np.einsum("ijk->i", x), "has 3 letters"),
         (lambda: np.quantile(x, 0.5, method="hazen"), "method = 'hazen' must be one of"),
         (lambda: np.histogram(x, "auto"), "bins = 'auto' must be"),
-        (lambda: np.tensordot(x, x), "must have equal sizes"),
+        (lambda: np.tensordot(x, x, 1), "must have equal sizes"),
         (lambda: x - x[:3], r"the shapes \(7, 5\) and \(3, 5\) differ"),
         (lambda: x[x[:3] > 0].sum(), "the shapes|a mask of shape"),
         (lambda: x[x].sum(), "must be of bool"),
