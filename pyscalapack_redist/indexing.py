@@ -78,7 +78,7 @@ class Selection:
             mask = array._aligned(self._mask, "mask")
             with agreement(_group_of(array), f"a[mask].{name}", combine=list, deliver=True, held=held) as agreed:
                 agreed.same_array(array)
-                if self._mask.shape != array.shape or mask.dtype not in (None, bool):
+                if self._mask.shape != array.shape or (mask.dtype is not None and mask.dtype != bool):
                     raise ArrayError(
                         f"a mask of shape {self._mask.shape} and dtype {mask.dtype} for an array of shape {array.shape}: it "
                         "must be of bool and of the array's shape, as a > 0 is"

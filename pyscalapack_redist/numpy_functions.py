@@ -2,7 +2,7 @@
 
 A row that is collective begins with one agreement on its arguments, arrays and dtypes (`call`), so what follows from these
 alone is the same on all ranks, errors too. What a rank computes is in agreements of its own. Along a dimension that is
-distributed, elements are first brought where that dimension is whole; all elements in C order are ranges on the ranks (`_flat`).
+distributed, elements are brought where that dimension is whole; all elements in C order are ranges on the ranks (`_flat`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import linalg
 from .arguments import in_slabs, move
-from .comm.agreement import agreement
+from .comm.agreement import agreement, meet
 from .comm.group import Group, first_known
 from .comm.progress import hold_interrupts
 from .comm.vote import digest
@@ -38,6 +40,7 @@ from .reductions import Axis, dimensions_of, own_blocks, reduced, truth
 
 Array = DistributedArray
 Numbers = NDArray[Any]
+T = TypeVar("T")
 
 
 # -- a call
@@ -80,10 +83,55 @@ def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[st
             for parameter, value in bound.arguments.items():
                 _state(agreed, parameter, value)
             agreed.give([array.dtype for array in arrays])
-        dtypes = iter(agreed.result)
-        known = [_with_dtypes(value, dtypes) for value in bound.arguments.values()]
-        bound.arguments.update(zip(bound.arguments, known, strict=True))
-        return row.work(*bound.args, **bound.kwargs)
+        error: BaseException | None = None
+        try:
+            dtypes = iter(agreed.result)
+            known = [_with_dtypes(value, dtypes) for value in bound.arguments.values()]
+            bound.arguments.update(zip(bound.arguments, known, strict=True))
+            return row.work(*bound.args, **bound.kwargs)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            _leave(_group(first), name, error)
+
+
+error_of_all: ContextVar[BaseException | None] = ContextVar("error_of_all", default=None)
+
+
+class step(agreement):  # noqa: N801 - used like a function
+    """An agreement within a call: what it raises is an error of all ranks."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, traceback)
+        except BaseException as raised:
+            error_of_all.set(raised)
+            raise
+        if error is not None:
+            error_of_all.set(error)
+
+
+hold_interrupts.own_code |= {step.__exit__.__code__}
+
+
+def _together(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """What a collective function returns; what it raises is an error of all ranks."""
+    try:
+        return function(*arguments, **options)
+    except BaseException as error:
+        error_of_all.set(error)
+        raise
+
+
+def _leave(group: Group, name: str, error: BaseException | None) -> None:
+    """Leave a call together with all ranks: an error of one between its agreements is one of all. Collective."""
+    is_of_all = error is not None and error is error_of_all.get()
+    error_of_all.set(None)
+    if not (is_of_all or (error is not None and (error is hold_interrupts.forced or group.abort_reason is not None))):
+        meet(group, f"the end of {name}", error)
 
 
 def _bound(name: str, row: Row, operands: Sequence[Any], options: dict[str, Any]) -> inspect.BoundArguments:
@@ -163,7 +211,7 @@ def _line(desc: Layout, sizes: Sequence[int]) -> Descriptor:
 
 def _brought(array: Array, layout: Layout) -> Array:
     """The array in a layout; itself if it is in that. Collective if it is not."""
-    return array if array.desc == layout else move(array, layout)  # type: ignore[return-value]
+    return array if array.desc == layout else _together(move, array, layout)  # type: ignore[return-value]
 
 
 def _whole_along(array: Array, dims: Sequence[int]) -> Array:
@@ -177,7 +225,7 @@ def _whole_along(array: Array, dims: Sequence[int]) -> Array:
 
 def _computed(array: Array, name: str, work: Callable[[Numbers], Numbers]) -> Array:
     """A function of this rank's elements, whose values have their shape, in an array of the same layout. Collective."""
-    with agreement(_group(array), name, learn=True) as agreed:
+    with step(_group(array), name, learn=True) as agreed:
         own = array.own
         local = None if own is None or not own.size else work(own)
         agreed.learn(work(np.empty((0,) * array.ndim, array.dtype)).dtype if local is None else local.dtype)
@@ -200,7 +248,7 @@ def _flat(array: Array) -> Array:
     dim = _cut(array.shape)
     slabs = _brought(array, _slabs(array.desc, array.shape, dim))
     layout = _line(array.desc, _sizes(slabs.desc, dim))
-    with agreement(_group(array), "elements in C order"):
+    with step(_group(array), "elements in C order"):
         local = None if layout.coords is None else np.array(slabs.own, order="C").reshape(-1)
     return type(array)._from_result(layout, local, array.dtype)
 
@@ -294,20 +342,20 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: DTypeLike
     edges = [0, *itertools.accumulate(part.shape[dim] for part in parts)]
     shape = [edges[-1] if k == dim else n for k, n in enumerate(first.shape)]
     layout = _lengthened(first.desc, shape, dim)
-    with agreement(_group(first), "numpy.concatenate, its result"):
+    with step(_group(first), "numpy.concatenate, its result"):
         result = type(first)._from_result(layout, layout.empty(kind), kind)
     for part, start, end in zip(parts, edges[:-1], edges[1:], strict=True):
         window = result[tuple([slice(start, end) if k == dim else slice(None) for k in range(first.ndim)])]
         if not part.size:
             continue
         if not isinstance(part, DistributedArray):
-            with agreement(_group(first), "numpy.concatenate, a NumPy array"):
+            with step(_group(first), "numpy.concatenate, a NumPy array"):
                 window[...] = part
             continue
-        with agreement(_group(first), "numpy.concatenate, a dtype"):
+        with step(_group(first), "numpy.concatenate, a dtype"):
             part = part if part.dtype == kind else part.astype(kind)
-        slabs: Any = in_slabs(part)
-        slabs.redistribute(out=window)
+        slabs: Any = _together(in_slabs, part)
+        _together(slabs.redistribute, out=window)
     return result
 
 
@@ -324,7 +372,10 @@ def _lengthened(desc: Layout, shape: Sequence[int], dim: int) -> Descriptor:
 
 
 def _expanded(array: Any, dim: int) -> Any:
-    return expand_dims(in_slabs(array), dim) if isinstance(array, Distributed) else np.expand_dims(array, dim)  # type: ignore[arg-type]
+    if not isinstance(array, Distributed):
+        return np.expand_dims(array, dim)
+    slabs: Any = _together(in_slabs, array)
+    return expand_dims(slabs, dim)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0, *, dtype: DTypeLike | None = None) -> Array:
@@ -356,7 +407,7 @@ def matmul(x1: Any, x2: Any) -> Any:
         return _scalar_product(a, b, np.dot)
     if a.ndim == 1:
         return matmul(b.swapaxes(-1, -2), a)
-    return linalg.matmul(a, b)
+    return _together(linalg.matmul, a, b)
 
 
 def _distributed(name: str, x: Any, *operands: Any) -> Array:
@@ -367,7 +418,7 @@ def _distributed(name: str, x: Any, *operands: Any) -> Array:
     if not isinstance(x, np.ndarray) or not x.ndim:
         raise TypeError(f"{name} = {shown(x)} must be a distributed array, or a NumPy array that all ranks have")
     desc = _slabs(first.desc, x.shape, 0)
-    with agreement(_group(first), f"{name}, a NumPy array"):
+    with step(_group(first), f"{name}, a NumPy array"):
         rows = None if desc.coords is None else x[desc.global_indices(0)]
     return type(first)._from_result(desc, rows, x.dtype)
 
@@ -376,13 +427,13 @@ def _scalar_product(a: Array, b: Any, function: Callable[..., Any]) -> Any:
     """`numpy.dot` or `numpy.vdot` of all elements of two arrays of one shape, a number on all ranks. Collective."""
     if a.shape != np.shape(b):
         raise ArrayError(f"the shapes {a.shape} and {np.shape(b)} differ: the elements of a product must be as many")
-    other = a._aligned(b, "@") if isinstance(b, Distributed) else b
+    other = _together(a._aligned, b, "@") if isinstance(b, Distributed) else b
 
     def together(of_ranks: list[list[Any]]) -> Any:
         kinds = [np.empty(0, each.dtype) for each in (a, b)]
         return functools.reduce(np.add, itertools.chain(*of_ranks)) if any(of_ranks) else function(*kinds)
 
-    with agreement(_group(a), "a scalar product", combine=together) as agreed:
+    with step(_group(a), "a scalar product", combine=together) as agreed:
         places = a.desc.own_places
         blocks = zip(places, _own_arrays(a), own_values(other, a), strict=False)
         agreed.give(
@@ -435,13 +486,19 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if [x.shape[k] for k in dims_x] != [y.shape[k] for k in dims_y]:
         raise ArrayError(f"a has shape {x.shape} and b {y.shape}: along axes = {axes!r} they must have equal sizes")
     left, right = ([k for k in range(z.ndim) if k not in dims] for z, dims in ((x, dims_x), (y, dims_y)))
-    x, y = in_slabs(x).transpose([*left, *dims_x]), in_slabs(y).transpose([*dims_y, *right])  # type: ignore[assignment]
+    x, y = _slabs_permuted(x, [*left, *dims_x]), _slabs_permuted(y, [*dims_y, *right])
     if not left and not right:
         return _scalar_product(x, y, np.dot)
     rows, columns = x.shape[: len(left)], y.shape[len(dims_y) :]
     inner = math.prod(y.shape[: len(dims_y)])
     product = _matrix_product(_in_shape(x, (math.prod(rows), inner)), _in_shape(y, (inner, math.prod(columns))))
     return _in_shape(product, (*rows, *columns))
+
+
+def _slabs_permuted(array: Array, order: Sequence[int]) -> Array:
+    """The array with its dimensions in another order; one of tiles first in slabs. Collective for tiles."""
+    slabs: Any = _together(in_slabs, array)
+    return slabs.transpose(order)  # type: ignore[no-any-return]
 
 
 def _in_shape(array: Array, shape: tuple[int, ...]) -> Array:
@@ -452,13 +509,13 @@ def _matrix_product(a: Array, b: Array) -> Array:
     """The product of two matrices: of numbers that BLAS has by `linalg`, of others with B whole on each rank."""
     kind = np.matmul(np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
     if kind.char in "fdFD":
-        with agreement(_group(a), "a product, its dtype"):
+        with step(_group(a), "a product, its dtype"):
             a, b = (each if each.dtype == kind else each.astype(kind) for each in (a, b))
-        return linalg.matmul(a, b)
-    whole: Any = b.gather(None)
+        return _together(linalg.matmul, a, b)
+    whole: Any = _together(b.gather, None)
     rows = _brought(a, _slabs(a.desc, a.shape, 0))
     layout = _slabs(a.desc, (a.shape[0], b.shape[1]), 0)
-    with agreement(_group(a), "a product"):
+    with step(_group(a), "a product"):
         local = None if layout.coords is None else np.matmul(rows.own, whole)
     return type(a)._from_result(layout, local, kind)
 
@@ -476,7 +533,7 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         _refuse_subscripts(subscripts)
     if both & kept:  # for each of these another product
         if {*first} == {*second} == kept:
-            return _einsum_of_one(a, first, output) * _einsum_of_one(b, second, output)
+            return _together(operator.mul, _einsum_of_one(a, first, output), _einsum_of_one(b, second, output))
         batch = [c for c in output if c in both]
         over, left, right = (
             [c for c in text if (c in both) is shared and c not in batch]
@@ -484,9 +541,9 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         )
         if not len(over) == len(left) == len(right) == 1:
             _refuse_subscripts(subscripts)
-        x = in_slabs(a).transpose([first.index(c) for c in (*batch, *left, *over)])
-        y = in_slabs(b).transpose([second.index(c) for c in (*batch, *over, *right)])
-        return _einsum_of_one(linalg.matmul(x, y), "".join((*batch, *left, *right)), output)  # type: ignore[arg-type]
+        x = _slabs_permuted(a, [first.index(c) for c in (*batch, *left, *over)])
+        y = _slabs_permuted(b, [second.index(c) for c in (*batch, *over, *right)])
+        return _einsum_of_one(_together(linalg.matmul, x, y), "".join((*batch, *left, *right)), output)
     over = [c for c in first if c in both]
     product = tensordot(a, b, ([first.index(c) for c in over], [second.index(c) for c in over]))
     letters = "".join(c for c in first + second if c not in both)
@@ -525,10 +582,10 @@ def _einsum_of_one(a: Array, letters: str, output: str) -> Any:
     if len({*letters}) < len(letters):
         if len(letters) != 2:
             _refuse_subscripts(f"{letters}->{output}")
-        return a.diagonal() if output else np.asarray(a.trace()).astype(a.dtype)[()]
+        return _together(a.diagonal) if output else np.asarray(_together(a.trace)).astype(a.dtype)[()]
     dropped = tuple([k for k, c in enumerate(letters) if c not in output])
     left = [c for c in letters if c in output]
-    kept = a.sum(dropped, a.dtype) if dropped else a
+    kept = _together(a.sum, dropped, a.dtype) if dropped else a
     return kept.transpose([left.index(c) for c in output]) if output else kept
 
 
@@ -548,11 +605,12 @@ def _compared(name: str, function: Callable[..., Any], *operands: Any) -> bool:
     """Whether a function of elements is true for all, of arrays in any layouts. Collective."""
     first = _first_of(*operands)
     aligned = [
-        first._aligned(each, name) if isinstance(each, Distributed) else np.asarray(each)[()] for each in operands
+        _together(first._aligned, each, name) if isinstance(each, Distributed) else np.asarray(each)[()]
+        for each in operands
     ]
-    with agreement(_group(first), name):
+    with step(_group(first), name):
         elements = first._compute(function, ",", *aligned)
-    return bool(elements.all())
+    return bool(_together(elements.all))
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> bool:
@@ -576,8 +634,8 @@ def count_nonzero(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any
 
 
 def ptp(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any:
-    with hold_interrupts():
-        return np.subtract(a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims))
+    high, low = (_together(find, axis, keepdims=keepdims) for find in (a.max, a.min))
+    return np.subtract(high, low)
 
 
 def method(name: str) -> Row:
@@ -619,11 +677,11 @@ def _along(a: Array, axis: int | None, function: Callable[..., Numbers], of_line
 def _accumulated(line: Array, function: Callable[[Numbers], Numbers], add: np.ufunc) -> Array:
     """Sums or products so far, of ranges on processes: each begins with those of the processes before it. Collective."""
     sums = _computed(line, "sums so far", function)
-    with agreement(_group(line), "sums so far, of ranks", combine=list) as agreed:
+    with step(_group(line), "sums so far, of ranks", combine=list) as agreed:
         own = sums.own
         if line.desc.coords is not None and own is not None and own.size:
             agreed.give((line.desc.coords[0], own[-1]))
-    with agreement(_group(line), "sums so far, together"):
+    with step(_group(line), "sums so far, together"):
         lasts = dict(each for each in agreed.result if each is not None)
         before = [lasts[place] for place in sorted(lasts) if line.desc.coords and place < line.desc.coords[0]]
         if before and own is not None and own.size:
@@ -643,10 +701,10 @@ def _sorted(line: Array, function: Callable[[Numbers], Numbers]) -> Array:
     if processes == 1 or not line.size:
         return ordered
     own = None if desc.coords is None or not ordered.own.size else ordered.own
-    with agreement(group, "numpy.sort, samples", combine=list) as agreed:
+    with step(group, "numpy.sort, samples", combine=list) as agreed:
         if own is not None:
             agreed.give(own[np.linspace(0, own.size - 1, 4 * processes).astype(int)])
-    with agreement(group, "numpy.sort, cuts", combine=list) as counted:
+    with step(group, "numpy.sort, cuts", combine=list) as counted:
         samples = function(np.concatenate([each for each in agreed.result if each is not None]))
         values = samples[[k * len(samples) // processes for k in range(1, processes)]]
         if own is not None:
@@ -666,7 +724,7 @@ def _sorted(line: Array, function: Callable[[Numbers], Numbers]) -> Array:
         Descriptor(line.shape, Blocks(pieces.ravel(), owners), desc.grid)
         for owners in (np.repeat(np.arange(processes), processes), np.tile(np.arange(processes), processes))
     )
-    pieced: Any = move(type(line)._from_result(before, ordered.local, ordered.dtype), after)
+    pieced: Any = _together(move, type(line)._from_result(before, ordered.local, ordered.dtype), after)
     merged = _computed(pieced, "numpy.sort, merging", function)
     return type(line)._from_result(_line(desc, pieces.sum(0).tolist()), merged.local, merged.dtype)
 
@@ -680,7 +738,12 @@ def median(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any:
     return _reduced_whole(a, axis, keepdims, np.median, of_all)
 
 
-BETWEEN_TWO = ("linear", "lower", "higher", "midpoint")  # quantiles that depend on two neighbours and the place between them
+BETWEEN_TWO = (
+    "linear",
+    "lower",
+    "higher",
+    "midpoint",
+)  # quantiles that depend on two neighbours and the place between them
 
 
 def quantile(a: Array, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Any:
@@ -718,7 +781,7 @@ def _quantiles(a: Array, function: Any, parts: int, q: Any, axis: Axis, method: 
 
 def _elements_at(line: Array, places: Sequence[int]) -> list[Any]:
     """Elements of an array of one dimension, on all ranks. Collective."""
-    with agreement(_group(line), "elements at places", combine=list) as agreed:
+    with step(_group(line), "elements at places", combine=list) as agreed:
         ((indices,),) = own_indices(line)
         here = [
             (place, line.own[place - indices[0]])
@@ -762,7 +825,7 @@ def _reduced_whole(
             result[(..., *np.ix_(*indices))] = values
         return result
 
-    with agreement(_group(whole), "a function of whole dimensions", combine=together) as agreed:
+    with step(_group(whole), "a function of whole dimensions", combine=together) as agreed:
         axes = whole.desc.distributions
         agreed.give(
             [
@@ -780,14 +843,14 @@ def histogram(a: Array, bins: Any = 10, range: Any = None, density: bool | None 
         raise ArrayError(f"bins = {bins!r} must be the number of bins, or their edges: NumPy's rules need all elements")
     is_number = np.ndim(bins) == 0
     if is_number and range is None and a.size:
-        low, high = a.min(), a.max()
+        low, high = _together(a.min), _together(a.max)
         range = (low, high) if a.dtype != bool else (np.uint8(low), np.uint8(high))
 
     def count(elements: Numbers) -> tuple[Numbers, Numbers]:
         return np.histogram(elements, bins, range)
 
     counts, edges = count(np.empty(0, a.dtype))
-    with agreement(_group(a), "numpy.histogram", combine=lambda of_ranks: functools.reduce(np.add, of_ranks)) as agreed:
+    with step(_group(a), "numpy.histogram", combine=lambda of_ranks: functools.reduce(np.add, of_ranks)) as agreed:
         agreed.give(functools.reduce(np.add, [count(own)[0] for _, own in own_blocks(a)], counts))
     counts = agreed.result
     if density:
@@ -803,28 +866,28 @@ def cov(
         raise ArrayError(f"m has shape {m.shape}: it must have one or two dimensions")
     less = (0 if bias else 1) if ddof is None else ddof
     kind = np.result_type(m.dtype, np.float64) if dtype is None else np.dtype(dtype)
-    with agreement(_group(m), "numpy.cov, its dtype"):
+    with step(_group(m), "numpy.cov, its dtype"):
         x = m.astype(kind)
     if m.ndim == 1:
-        return np.asarray(x.var(ddof=less), kind)
+        return np.asarray(_together(x.var, ddof=less), kind)
     if not rowvar:
         x = x.T
     number = max(0, x.shape[1] - less)
-    means = x.mean(1, keepdims=True)
-    with agreement(_group(m), "numpy.cov, without means"):
+    means = _together(x.mean, 1, keepdims=True)
+    with step(_group(m), "numpy.cov, without means"):
         x = x - means
     product = _matrix_product(x, x.H)
-    with agreement(_group(m), "numpy.cov, the quotient"):
+    with step(_group(m), "numpy.cov, the quotient"):
         result = product * np.true_divide(1, number)
-    return np.asarray(result[0, 0]) if result.shape == (1, 1) else result
+    return np.asarray(_together(result.__getitem__, (0, 0))) if result.shape == (1, 1) else result
 
 
 def corrcoef(x: Array, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Any:
     c = cov(x, rowvar, dtype=dtype)
     if not isinstance(c, Distributed):
         return c / c
-    roots = np.sqrt(c.diagonal().real)
-    with agreement(_group(x), "numpy.corrcoef, the quotients"):
+    roots = np.sqrt(_together(c.diagonal).real)
+    with step(_group(x), "numpy.corrcoef, the quotients"):
         c = c / roots[:, None] / roots
         clipped = np.clip(c.real, -1, 1)
         return clipped + 1j * np.clip(c.imag, -1, 1) if np.dtype(c.dtype).kind == "c" else clipped
@@ -855,7 +918,6 @@ LINEAR_ALGEBRA: dict[str, Callable[..., Any]] = {
     "cond": lambda x, p=None: linalg.cond(x, p),
     "matrix_rank": lambda A, tol=None, *, rtol=None: linalg.matrix_rank(A, tol, rtol=rtol),
     "norm": lambda x, ord=None, axis=None: linalg.norm(x, ord, axis),
-    "matmul": lambda x1, x2: matmul(x1, x2),
 }
 AGREED = (
     *(
@@ -902,6 +964,11 @@ TABLE: dict[Any, Row] = {
     **{
         function: Row(work, is_agreed=False)
         for name, work in LINEAR_ALGEBRA.items()
+        if (function := getattr(np.linalg, name, None)) is not None
+    },
+    **{
+        function: Row(work)
+        for name, work in (("matmul", matmul), ("tensordot", tensordot))
         if (function := getattr(np.linalg, name, None)) is not None
     },
     **{

@@ -729,8 +729,11 @@ OPERATIONS |= {
     "DistributedArray.__getitem__ a mask, its size": gathering(lambda a, b: len(a[b]), "array mask"),
     "DistributedArray.__sub__ a row": gathering(lambda a: a - a[0], "matrix"),
     "DistributedArray.__mul__ by a column": gathering(lambda a: a * a[:, :1], "matrix"),
-    "DistributedArray.__matmul__ by NumPy": gathering(
-        lambda a: a @ np.ones((a.shape[1], 2), a.dtype), "matrix", exact=False
+    "DistributedArray.__matmul__ by NumPy": Operation(
+        lambda s: s.a @ np.ones((s.shape[1], 2), s.dtype),
+        lambda a: a @ np.ones((a.shape[1], 2), a.dtype),
+        "matrix",
+        exact=False,
     ),
     "numpy.linalg.norm": Operation(
         lambda s: np.linalg.norm(s.a),
