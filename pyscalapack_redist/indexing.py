@@ -71,8 +71,8 @@ class Selection:
     def __init__(self, array: Distributed, mask: Distributed) -> None:
         self._array, self._mask = array, mask
 
-    def _elements(self, name: str) -> Any:
-        """The elements as an array of one dimension, each where it was. Collective."""
+    def _reduced(self, name: str, **options: Any) -> Any:
+        """A method of the elements, an array of one dimension in which each is where it was. Collective."""
         array = self._array
         with hold_interrupts() as held:
             mask = array._aligned(self._mask, "mask")
@@ -92,46 +92,50 @@ class Selection:
                 local = np.concatenate(parts) if parts else None
                 agreed.give((0 if local is None else local.size, array.dtype))
             sizes = [size for size, _ in agreed.result]
+            if name == "size":
+                return sum(sizes)
             dtype = first_known([kind for _, kind in agreed.result])
-            comm = communicator_of(array.desc)
-            desc = Descriptor((sum(sizes),), Blocks(sizes), ProcessGrid((comm.Get_size(),), comm))
-            return type(array)._from_result(desc, local, dtype)
+            with agreement(_group_of(array), "the elements of a mask", held=held):
+                comm = communicator_of(array.desc)
+                desc = Descriptor((sum(sizes),), Blocks(sizes), ProcessGrid((comm.Get_size(),), comm))
+                elements: Any = type(array)._from_result(desc, local, dtype)
+            return getattr(elements, name)(**options)
 
     def sum(self, dtype: Any = None, **options: Any) -> Any:
         """The sum, as `DistributedArray.sum` of all elements. Collective, as are the other methods."""
-        return self._elements("sum").sum(None, dtype, **options)
+        return self._reduced("sum", dtype=dtype, **options)
 
     def prod(self, dtype: Any = None, **options: Any) -> Any:
         """The product. Collective."""
-        return self._elements("prod").prod(None, dtype, **options)
+        return self._reduced("prod", dtype=dtype, **options)
 
     def mean(self) -> Any:
         """The mean. Collective."""
-        return self._elements("mean").mean()
+        return self._reduced("mean")
 
     def var(self, *, ddof: float = 0) -> Any:
         """The variance. Collective."""
-        return self._elements("var").var(ddof=ddof)
+        return self._reduced("var", ddof=ddof)
 
     def std(self, *, ddof: float = 0) -> Any:
         """The standard deviation. Collective."""
-        return self._elements("std").std(ddof=ddof)
+        return self._reduced("std", ddof=ddof)
 
     def min(self, **options: Any) -> Any:
         """The least element. Collective."""
-        return self._elements("min").min(**options)
+        return self._reduced("min", **options)
 
     def max(self, **options: Any) -> Any:
         """The largest element. Collective."""
-        return self._elements("max").max(**options)
+        return self._reduced("max", **options)
 
     def any(self) -> Any:
         """Whether any element is true. Collective."""
-        return self._elements("any").any()
+        return self._reduced("any")
 
     def all(self) -> Any:
         """Whether all elements are true. Collective."""
-        return self._elements("all").all()
+        return self._reduced("all")
 
     @property
     def size(self) -> int:
@@ -140,7 +144,7 @@ class Selection:
 
     def __len__(self) -> int:
         """The number of elements. Collective."""
-        return int(self._elements("size").size)
+        return int(self._reduced("size"))
 
     def __bool__(self) -> NoReturn:
         raise ValueError(f"{self!r} has no truth value: take .any() or .all(), on all ranks")

@@ -407,7 +407,7 @@ def matmul(x1: Any, x2: Any) -> Any:
         return _scalar_product(a, b, np.dot)
     if a.ndim == 1:
         return matmul(b.swapaxes(-1, -2), a)
-    return _together(linalg.matmul, a, b)
+    return _matrix_product(a, b) if a.ndim == 2 and b.ndim <= 2 else _together(linalg.matmul, a, b)
 
 
 def _distributed(name: str, x: Any, *operands: Any) -> Array:
@@ -506,17 +506,19 @@ def _in_shape(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _matrix_product(a: Array, b: Array) -> Array:
-    """The product of two matrices: of numbers that BLAS has by `linalg`, of others with B whole on each rank."""
-    kind = np.matmul(np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
+    """A matrix times one or a vector: of numbers that BLAS has by `linalg`, of others with B whole on each rank."""
+    kind = np.dot(np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
     if kind.char in "fdFD":
         with step(_group(a), "a product, its dtype"):
             a, b = (each if each.dtype == kind else each.astype(kind) for each in (a, b))
         return _together(linalg.matmul, a, b)
+    if a.shape[1] != b.shape[0]:
+        raise ArrayError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[1]} rows, as a has columns")
     whole: Any = _together(b.gather, None)
     rows = _brought(a, _slabs(a.desc, a.shape, 0))
-    layout = _slabs(a.desc, (a.shape[0], b.shape[1]), 0)
+    layout = _slabs(a.desc, (a.shape[0], *b.shape[1:]), 0)
     with step(_group(a), "a product"):
-        local = None if layout.coords is None else np.matmul(rows.own, whole)
+        local = None if layout.coords is None else np.dot(rows.own, whole)
     return type(a)._from_result(layout, local, kind)
 
 

@@ -722,13 +722,15 @@ OPERATIONS |= {
     "DistributedArray.dot": gathering(lambda a, b: a.dot(b), "matrix right", exact=False),
     "DistributedArray.prod": gathering(lambda a: (a * 0 + 1).prod()),
     "DistributedArray.sum where": gathering(lambda a, b: a.sum(0, where=b), "array mask", exact=False),
-    "DistributedArray.sum where target": gathering(lambda a, b: a.sum(where=b != 0), "array target", exact=False),
+    "DistributedArray.sum where of another layout": Operation(
+        lambda s: s.a.sum(where=psr.redistribute(s.b, s.target)), lambda a, b: a.sum(where=b), "array mask", exact=False
+    ),
     "DistributedArray.mean where": gathering(lambda a, b: a.mean(where=b), "array mask", exact=False),
     "DistributedArray.max where": gathering(lambda a, b: a.max(axis=-1, where=b, initial=0), "array mask"),
     "DistributedArray.__getitem__ a mask": gathering(lambda a, b: a[b].sum(), "array mask", exact=False),
     "DistributedArray.__getitem__ a mask, its size": gathering(lambda a, b: len(a[b]), "array mask"),
-    "DistributedArray.__sub__ a row": gathering(lambda a: a - a[0], "matrix"),
-    "DistributedArray.__mul__ by a column": gathering(lambda a: a * a[:, :1], "matrix"),
+    "DistributedArray.__sub__ of another layout, a row": gathering(lambda a: a - a[0], "matrix"),
+    "DistributedArray.__mul__ of another layout, by a column": gathering(lambda a: a * a[:, :1], "matrix"),
     "DistributedArray.__matmul__ by NumPy": Operation(
         lambda s: s.a @ np.ones((s.shape[1], 2), s.dtype),
         lambda a: a @ np.ones((a.shape[1], 2), a.dtype),
