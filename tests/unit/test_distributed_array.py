@@ -247,5 +247,5 @@ def test_dimensions_in_another_order_are_views() -> None:
     assert more.shape == (1, 6, 5, 3, 1)
     assert more.own.shape == (1, *array[:, :, 1:].own.shape, 1)
     for wrong in ((0, 0, 1), (0, 1), (0, 1, 3)):
-        with pytest.raises(ValueError, match="axes|axis"):
+        with pytest.raises(ValueError, match=r"axes|axis"):
             array.transpose(*wrong)

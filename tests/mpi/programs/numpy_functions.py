@@ -150,7 +150,7 @@ ANY: dict[str, list[Call]] = {  # of any number of dimensions and any dtype
         lambda x, y, w: x - x[0] if x.ndim > 1 else x,
         lambda x, y, w: x[0] - x if x.ndim > 1 else x,
         lambda x, y, w: x * x[:, :1] if x.ndim > 1 else x * x[:1],
-        lambda x, y, w: (x > y[:1]),
+        lambda x, y, w: x > y[:1],
     ],
 }
 MATRICES: dict[str, list[Call]] = {
