@@ -171,7 +171,8 @@ def _reduced(
             start = np.full(_without(array.shape, dims), 0 if empty is None else empty, kind)
             (result,) = _merged(array, dims, ranks, [start], lambda old, new: [function(old[0], new[0])])
             if initial is not None:
-                result = function.reduce(result[np.newaxis], axis=0, dtype=kind, initial=initial)
+                number = kind if kind.kind in "biufc" else None  # of times ufuncs take no unit
+                result = function.reduce(result[np.newaxis], axis=0, dtype=number, initial=initial)
             return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
 
         return _combined(array, name, lambda: _read(array, axis, keepdims, wanted()), of_rank, together)

@@ -79,6 +79,8 @@ def not_compared(case: Any) -> bool:
     """Whether the result means nothing, so that it is not compared."""
     if case.setting.values in EDGES and (case.operation.startswith("linalg.matmul") or "check=False" in case.operation):
         return True
+    if case.setting.values in EDGES and re.search("tensordot|einsum|dot$|__matmul__|numpy.cov", case.operation):  # as of matmul
+        return True
     if case.operation.startswith(("scalapack", "linalg.eigh unchecked")) and case.setting.values in (
         *EDGES,
         *SINGULAR,

@@ -307,7 +307,7 @@ def special_values() -> None:
         arrays = [made(Setting("blocks"), whole, WORLD).array, made(Setting("columns"), whole, WORLD).array, whole]
         ordering = ("sort", "median", "quantile", "cumsum", "sum", "min", "max", "ptp", "histogram")
         for name in (*ordering, "allclose", "array_equal"):
-            for k, call in enumerate(ANY[name]):
+            for k, call in enumerate(ANY[name][: None if IS_LONG else 1]):
                 compare(f"{name}, call {k}, {special}", call, arrays, [whole] * 3)
     same = np.full(1000, 2.0)
     same[::7] = 1
