@@ -135,11 +135,12 @@ def _leave(group: Group, name: str, error: BaseException | None) -> None:
 
 
 def _bound(name: str, row: Row, operands: Sequence[Any], options: dict[str, Any]) -> inspect.BoundArguments:
-    signature = inspect.signature(row.work).replace(return_annotation=inspect.Signature.empty)
+    signature = inspect.signature(row.work)
     try:
         return signature.bind(*operands, **options)
     except TypeError as error:
-        raise TypeError(f"{name} of a distributed array: {error}; its arguments are {signature}") from None
+        taken = ", ".join(each for each in signature.parameters if each != "self")
+        raise TypeError(f"{name} of a distributed array {error}: it takes {taken}") from None
 
 
 def _arrays_in(value: Any) -> Iterator[Array]:
@@ -507,7 +508,7 @@ def _in_shape(array: Array, shape: tuple[int, ...]) -> Array:
 
 def _matrix_product(a: Array, b: Array) -> Array:
     """A matrix times one or a vector: of numbers that BLAS has by `linalg`, of others with B whole on each rank."""
-    kind = np.dot(np.empty((0, 0), a.dtype), np.empty((0, 0), b.dtype)).dtype
+    kind = np.dot(np.zeros((1, 1), a.dtype), np.zeros((1, 1), b.dtype)).dtype
     if kind.char in "fdFD":
         with step(_group(a), "a product, its dtype"):
             a, b = (each if each.dtype == kind else each.astype(kind) for each in (a, b))

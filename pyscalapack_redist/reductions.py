@@ -180,8 +180,11 @@ def _reduced(
 
 def _masked_blocks(array: Distributed, mask: Any) -> list[tuple[Place, NDArray[Any], Any]]:
     """The `own_blocks`, with the part of a mask for each; the mask itself if it is a number."""
-    if mask is not True and not isinstance(mask, Distributed) and np.ndim(mask) and not isinstance(mask, np.ndarray):
-        raise ArrayError(f"where = {shown(mask)} must be a distributed array, or a NumPy array that all ranks have")
+    dtype = mask.dtype if isinstance(mask, Distributed | np.ndarray) else np.dtype(bool) if np.ndim(mask) == 0 else None
+    if (dtype is None and not isinstance(mask, Distributed)) or (dtype is not None and dtype != bool):
+        raise ArrayError(
+            f"where = {shown(mask)} must be a distributed array of bool, as a > 0 is, or a NumPy array that all ranks have"
+        )
     masks = own_values(mask, array) or [mask] * len(own_arrays(array))
     blocks = zip(array.desc.own_places, own_arrays(array), masks, strict=False)
     return [

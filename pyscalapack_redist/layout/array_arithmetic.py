@@ -38,6 +38,8 @@ OPERATORS = {
     np.matmul: "__rmatmul__",
 }
 DTYPES = [code for code in np.typecodes["All"] if code not in "OVc"]  # that an array may have
+# Methods of NumPy's arrays that are functions too
+OF_NUMPY = {name for name in dir(np.ndarray) if hasattr(np, name) and not name.startswith("_")}
 # Functions of elements that are no ufuncs
 OF_ELEMENTS = (np.clip, np.imag, np.real, np.round, np.where)
 
@@ -124,7 +126,8 @@ class Distributed:
                 f"this array has been consumed by {self._consumed_by}, which has moved its elements: use the result of that "
                 "call, or leave overwrite=True out there"
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        remedy = f": numpy.{name}(a) works, or says what to write" if name in OF_NUMPY else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
 
     @property
     def desc(self) -> Any:

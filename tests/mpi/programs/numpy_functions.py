@@ -347,6 +347,8 @@ def refused() -> None:
     for call, words in remedies:
         with pytest.raises(TypeError, match=words + ".*" + here if "@" not in words else words):
             call()
+    with pytest.raises(AttributeError, match=r"no attribute 'argsort': numpy\.argsort\(a\) works, or says"):
+        x.argsort()
     with pytest.raises(TypeError, match="is no array: it has all, any, max"):
         np.sort(x[x > 3])
     with pytest.raises(ValueError, match="has no truth value"):
