@@ -180,8 +180,8 @@ def _reduced(
 
 def _masked_blocks(array: Distributed, mask: Any) -> list[tuple[Place, NDArray[Any], Any]]:
     """The `own_blocks`, with the part of a mask for each; the mask itself if it is a number."""
-    dtype = mask.dtype if isinstance(mask, Distributed | np.ndarray) else np.dtype(bool) if np.ndim(mask) == 0 else None
-    if (dtype is None and not isinstance(mask, Distributed)) or (dtype is not None and dtype != bool):
+    is_array = isinstance(mask, Distributed | np.ndarray)
+    if (is_array and mask.dtype is not None and mask.dtype != np.bool_) or (not is_array and np.ndim(mask)):
         raise ArrayError(
             f"where = {shown(mask)} must be a distributed array of bool, as a > 0 is, or a NumPy array that all ranks have"
         )
