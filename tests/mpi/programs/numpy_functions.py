@@ -115,7 +115,10 @@ ANY: dict[str, list[Call]] = {  # of any number of dimensions and any dtype
         lambda x, y, w: x.cumsum(0),
         lambda x, y, w: np.cumsum(x, axis=-1, dtype=np.complex128),
     ],
-    "cumprod": [lambda x, y, w: np.cumprod(x * 0 + 1 + (y > 0)), lambda x, y, w: np.cumprod(x % 2 + 1, axis=0)],
+    "cumprod": [
+        lambda x, y, w: np.cumprod(x * 0 + 1 + (y > 0)),
+        lambda x, y, w: np.cumprod(x * 0 + 1 + (y > 0), axis=0),
+    ],
     "median": [
         lambda x, y, w: np.median(x),
         lambda x, y, w: np.median(x, axis=0),
