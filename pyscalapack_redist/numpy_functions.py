@@ -408,7 +408,7 @@ def matmul(x1: Any, x2: Any) -> Any:
         return _scalar_product(a, b, np.dot)
     if a.ndim == 1:
         return matmul(b.swapaxes(-1, -2), a)
-    return _matrix_product(a, b) if a.ndim == 2 and b.ndim <= 2 else _together(linalg.matmul, a, b)
+    return _matrix_product(a, b, np.matmul) if a.ndim == 2 and b.ndim <= 2 else _together(linalg.matmul, a, b)
 
 
 def _distributed(name: str, x: Any, *operands: Any) -> Array:
@@ -506,9 +506,9 @@ def _in_shape(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else reshape(array, shape)
 
 
-def _matrix_product(a: Array, b: Array) -> Array:
+def _matrix_product(a: Array, b: Array, function: Callable[..., Any] = np.dot) -> Array:
     """A matrix times one or a vector: of numbers that BLAS has by `linalg`, of others with B whole on each rank."""
-    kind = np.dot(np.zeros((1, 1), a.dtype), np.zeros((1, 1), b.dtype)).dtype
+    kind = function(np.zeros((1, 1), a.dtype), np.zeros((1, 1), b.dtype)).dtype
     if kind.char in "fdFD":
         with step(_group(a), "a product, its dtype"):
             a, b = (each if each.dtype == kind else each.astype(kind) for each in (a, b))
@@ -519,7 +519,7 @@ def _matrix_product(a: Array, b: Array) -> Array:
     rows = _brought(a, _slabs(a.desc, a.shape, 0))
     layout = _slabs(a.desc, (a.shape[0], *b.shape[1:]), 0)
     with step(_group(a), "a product"):
-        local = None if layout.coords is None else np.dot(rows.own, whole)
+        local = None if layout.coords is None else function(rows.own, whole)
     return type(a)._from_result(layout, local, kind)
 
 
