@@ -6,7 +6,6 @@ or `save`; this module sees to it that all ranks know the dtype and agree on the
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from types import EllipsisType
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ._lazy import load_above
 from .adapters.adapter import adapter_of
 from .arguments import Needs, communicator_for, layouts_of, move, named_layout, not_taken, read_argument, reading
 from .comm.agreement import agreement, meet
@@ -27,7 +27,7 @@ from .conversion import convert
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
-from .indexing import assign, is_of_view, picked
+from .indexing import Selection, assign, is_of_view, picked
 from .layout.array_arithmetic import Distributed, descriptor_of
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
@@ -86,6 +86,8 @@ class DistributedArray(Distributed):
     def __getitem__(self, key: object) -> Any:
         """A part, a view, as `a[i0:i1, j0:j1]`, not collective; an element, row, column or every so many, collective.
 
+        `a[mask]` is for reductions alone, as `a[a > 0].sum()`, which are collective; it is no array. Not collective.
+
         `a[i0:i1, j0:j1]` is `desc[i0:i1, j0:j1]` with the same local array; nothing moves. `a[i, j]` is the element, on all
         ranks: a vote and a message for each, so it is slow. `a[i]`, `a[:, j]` and `a[::2]` are new arrays, in balanced blocks
         on the array's grid; of fewer dimensions, along the longest of them. They are collective over its communicator.
@@ -99,6 +101,8 @@ class DistributedArray(Distributed):
         CollectiveError
             The index is wrong on another rank, or ranks have different ones.
         """
+        if isinstance(key, Distributed):
+            return Selection(self, key)
         return super().__getitem__(key) if is_of_view(key) else picked(self, key)
 
     def __setitem__(self, key: object, value: object) -> None:
@@ -117,22 +121,50 @@ class DistributedArray(Distributed):
         """
         assign(self, key, value)
 
-    def __array_function__(
-        self, function: Callable[..., Any], types: Any, operands: Sequence[Any], options: dict[str, Any]
-    ) -> Any:
-        """Functions of NumPy that are methods here, and `numpy.linalg.norm`, collective as these; others raise a TypeError."""
-        is_own = bool(operands) and operands[0] is self
-        if is_own and function is np.linalg.norm:
-            return importlib.import_module(f"{__package__}.linalg").norm(*operands, **options)
-        if is_own and function in REDUCTIONS and set(options) <= {"axis", "ddof", "dtype", "keepdims", "offset"}:
-            return getattr(self, REDUCTIONS[function])(*operands[1:], **options)
-        return super().__array_function__(function, types, operands, options)
+    def _of_numpy(self, function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
+        """A function of NumPy in the table of `numpy_functions`; for others a TypeError says what to write."""
+        return _of_numpy(function, operands, options)
 
-    def __matmul__(self, other: DistributedArray) -> DistributedArray:
-        return _matmul(self, other)
+    def __matmul__(self, other: Any) -> DistributedArray:
+        return _product(self, other)
 
     def __rmatmul__(self, other: object) -> DistributedArray:
-        return _matmul(other, self)  # no distributed array: all ranks raise that
+        return _product(other, self)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Self:
+        """The elements in another shape, as by `numpy.reshape`, always a new array. Collective, as `sum`.
+
+        They pass through ranges of C order, whole along all dimensions but the first, and the result is in balanced blocks
+        of its first dimension on all processes of the array's grid.
+
+        Parameters
+        ----------
+        *shape : int, or one sequence of them
+            The new shape; one size may be -1, for what is left.
+        order : {"C", "F"}
+            The order of elements in both shapes: the last dimension runs fastest, or the first.
+
+        Raises
+        ------
+        ArrayError, CollectiveError
+            The shape has another number of elements, or ranks call different things.
+        """
+        return _of_numpy(np.reshape, (self, shape[0] if len(shape) == 1 else shape), {"order": order})  # type: ignore[no-any-return]
+
+    def ravel(self, order: str = "C") -> Self:
+        """All elements in one dimension, in C order or in Fortran order: `reshape(-1)`. Collective, as `sum`."""
+        return self.reshape(-1, order=order)
+
+    def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Self:
+        """Sums of the elements so far along a dimension, or of all in C order, as by `numpy.cumsum`. Collective, as `sum`.
+
+        The result has the array's layout; of all elements it is in balanced blocks.
+        """
+        return _of_numpy(np.cumsum, (self, axis, dtype), {})  # type: ignore[no-any-return]
+
+    def dot(self, other: Any) -> Any:
+        """The product, as by `numpy.dot`: of two vectors a number, of matrices `a @ b`. Collective, as `sum`."""
+        return _of_numpy(np.dot, (self, other), {})
 
     @classmethod
     def load(
@@ -205,13 +237,22 @@ class DistributedArray(Distributed):
         """
         return gather(self, root)
 
-    def sum(self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    def sum(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Any:
         """The sum over all elements, or along dimensions, as by `numpy.sum`; each element counts once, replicas or not.
 
         The sums of the ranks are added in their order, so the result is the same from run to run.
 
-        Collective over the communicator of the array's grid, as are `mean`, `min`, `max`, `any`, `all`, `argmin`, `argmax`,
-        `trace` and `diagonal`. All ranks get the result, a NumPy number or array. Of a slice only its elements count.
+        Collective over the communicator of the array's grid, as are `prod`, `mean`, `var`, `std`, `min`, `max`, `any`, `all`,
+        `argmin`, `argmax`, `trace` and `diagonal`. All ranks get the result, a NumPy number or array. Of a slice only its
+        elements count.
 
         Parameters
         ----------
@@ -221,17 +262,34 @@ class DistributedArray(Distributed):
             Of the sum.
         keepdims : bool, optional
             Whether the dimensions summed over stay, of size 1.
+        initial : number, optional
+            One more element.
+        where : DistributedArray or ndarray, optional
+            A mask, of the array's shape or of one that broadcasts to it: the elements that count. A distributed one in any
+            layout, or a NumPy array that all ranks have whole. `a[mask].sum()` is the same for all dimensions.
 
         Raises
         ------
         ArrayError, CollectiveError
             The array has no such dimension, or the ranks call different things.
         """
-        return reduced(self, np.add, "sum", axis, keepdims, dtype)
+        return reduced(self, np.add, "sum", axis, keepdims, dtype, initial, where)
 
-    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    def prod(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Any:
+        """The product of all elements, or along dimensions, as by `numpy.prod`. Collective; arguments are those of `sum`."""
+        return reduced(self, np.multiply, "prod", axis, keepdims, dtype, initial, where)
+
+    def mean(self, axis: Axis = None, *, keepdims: bool = False, where: Any = True) -> Any:
         """The mean over all elements, or along dimensions; float32 is summed as float64. Collective, as `sum`."""
-        return mean(self, axis, keepdims)
+        return mean(self, axis, keepdims, where)
 
     def var(self, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
         """The variance, the mean of the squares of distances from the mean, as `numpy.var`. Collective, as `sum`.
@@ -244,21 +302,21 @@ class DistributedArray(Distributed):
         """The standard deviation, the square root of `var`. Collective, as `var`."""
         return np.sqrt(self.var(axis, ddof=ddof, keepdims=keepdims))
 
-    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    def min(self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
         """The least element, NaN if there is one, as by `numpy.min`. Collective, as `sum`."""
-        return reduced(self, np.minimum, "min", axis, keepdims)
+        return reduced(self, np.minimum, "min", axis, keepdims, None, initial, where)
 
-    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    def max(self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
         """The largest element, NaN if there is one, as by `numpy.max`. Collective, as `sum`."""
-        return reduced(self, np.maximum, "max", axis, keepdims)
+        return reduced(self, np.maximum, "max", axis, keepdims, None, initial, where)
 
-    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    def any(self, axis: Axis = None, *, keepdims: bool = False, where: Any = True) -> Any:
         """Whether any element is true. Collective, as `sum`."""
-        return reduced(self, np.logical_or, "any", axis, keepdims)
+        return reduced(self, np.logical_or, "any", axis, keepdims, None, None, where)
 
-    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    def all(self, axis: Axis = None, *, keepdims: bool = False, where: Any = True) -> Any:
         """Whether all elements are true. Collective, as `sum`."""
-        return reduced(self, np.logical_and, "all", axis, keepdims)
+        return reduced(self, np.logical_and, "all", axis, keepdims, None, None, where)
 
     def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Any:
         """Index of the first least element, or of the first NaN, along a dimension, or in C order of all elements.
@@ -383,20 +441,18 @@ class DistributedArray(Distributed):
         return Descriptor(self.shape[::step], blocks, grid or self._desc.grid, source=source, axes=axes)
 
 
-def _matmul(a: object, b: object) -> DistributedArray:
-    """The product by `linalg`, which is above this module."""
-    product: DistributedArray = importlib.import_module(f"{__package__}.linalg").matmul(a, b)
-    return product
+def _of_numpy(function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
+    """What a function of NumPy is on distributed arrays, by the module above this one."""
+    return load_above("numpy_functions").call(function, operands, options)
 
 
-# Functions of NumPy, and the methods that they are
-REDUCTIONS: dict[Callable[..., Any], str] = {
-    getattr(np, name): name.removeprefix("a") if name in ("amin", "amax") else name
-    for name in (
-        *("sum", "mean", "var", "std", "min", "max", "amin", "amax", "any", "all"),
-        *("argmin", "argmax", "trace", "diagonal"),
-    )
-}
+def _product(a: object, b: object) -> DistributedArray:
+    """The product by `linalg`; of a distributed array and a NumPy array, or a vector and a matrix, in the module above."""
+    if isinstance(a, Distributed) and isinstance(b, Distributed) and a.ndim > 1:
+        return load_above("linalg").matmul(a, b)  # type: ignore[no-any-return]
+    return _of_numpy(np.matmul, (a, b), {})  # type: ignore[no-any-return]
+
+
 LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | str | None
 D = TypeVar("D", bound=Distributed)
 

@@ -10,7 +10,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Number
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,123 @@ class OwnPart(NamedTuple):
     elements: NDArray[Any]
     inside: tuple[Ints, ...]  # along each dimension: indices into `elements`
     chosen: tuple[Ints, ...]  # and which of the elements that are chosen these are
+
+
+class Selection:
+    """The elements of an array where a mask is true, for reductions alone; no array. Not collective.
+
+    Parameters
+    ----------
+    array : DistributedArray
+        The array.
+    mask : DistributedArray
+        Of bool and of the array's shape, in any layout.
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+    __iter__ = None
+    __array_ufunc__ = None
+
+    def __init__(self, array: Distributed, mask: Distributed) -> None:
+        self._array, self._mask = array, mask
+
+    def _reduced(self, name: str, **options: Any) -> Any:
+        """A method of the elements, an array of one dimension in which each is where it was. Collective."""
+        array = self._array
+        with hold_interrupts() as held:
+            mask = array._aligned(self._mask, "mask")
+            with agreement(_group_of(array), f"a[mask].{name}", combine=list, deliver=True, held=held) as agreed:
+                agreed.same_array(array)
+                if self._mask.shape != array.shape or (mask.dtype is not None and mask.dtype != bool):
+                    raise ArrayError(
+                        f"a mask of shape {self._mask.shape} and dtype {mask.dtype} for an array of shape {array.shape}: it "
+                        "must be of bool and of the array's shape, as a > 0 is"
+                    )
+                places, masks = array.desc.own_places, own_arrays(mask)
+                parts = [
+                    own[chosen]
+                    for place, own, chosen in zip(places, own_arrays(array), masks, strict=False)
+                    if own is not None and chosen is not None and not any(place[array.ndim :])
+                ]
+                local = np.concatenate(parts) if parts else None
+                agreed.give((0 if local is None else local.size, array.dtype))
+            sizes = [size for size, _ in agreed.result]
+            if name == "size":
+                return sum(sizes)
+            dtype = first_known([kind for _, kind in agreed.result])
+            with agreement(_group_of(array), "the elements of a mask", held=held):
+                comm = communicator_of(array.desc)
+                desc = Descriptor((sum(sizes),), Blocks(sizes), ProcessGrid((comm.Get_size(),), comm))
+                elements: Any = type(array)._from_result(desc, local, dtype)
+            return getattr(elements, name)(**options)
+
+    def sum(self, dtype: Any = None, **options: Any) -> Any:
+        """The sum, as `DistributedArray.sum` of all elements. Collective, as are the other methods."""
+        return self._reduced("sum", dtype=dtype, **options)
+
+    def prod(self, dtype: Any = None, **options: Any) -> Any:
+        """The product. Collective."""
+        return self._reduced("prod", dtype=dtype, **options)
+
+    def mean(self) -> Any:
+        """The mean. Collective."""
+        return self._reduced("mean")
+
+    def var(self, *, ddof: float = 0) -> Any:
+        """The variance. Collective."""
+        return self._reduced("var", ddof=ddof)
+
+    def std(self, *, ddof: float = 0) -> Any:
+        """The standard deviation. Collective."""
+        return self._reduced("std", ddof=ddof)
+
+    def min(self, **options: Any) -> Any:
+        """The least element. Collective."""
+        return self._reduced("min", **options)
+
+    def max(self, **options: Any) -> Any:
+        """The largest element. Collective."""
+        return self._reduced("max", **options)
+
+    def any(self) -> Any:
+        """Whether any element is true. Collective."""
+        return self._reduced("any")
+
+    def all(self) -> Any:
+        """Whether all elements are true. Collective."""
+        return self._reduced("all")
+
+    @property
+    def size(self) -> int:
+        """The number of elements. Collective."""
+        return len(self)
+
+    def __len__(self) -> int:
+        """The number of elements. Collective."""
+        return int(self._reduced("size"))
+
+    def __bool__(self) -> NoReturn:
+        raise ValueError(f"{self!r} has no truth value: take .any() or .all(), on all ranks")
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        self._refuse("numpy.asarray")
+
+    def __array_function__(self, function: Any, types: Any, operands: Sequence[Any], options: dict[str, Any]) -> Any:
+        if operands and operands[0] is self and function.__name__ in OF_SELECTIONS:
+            return getattr(self, function.__name__)(*operands[1:], **options)
+        return self._refuse(f"numpy.{function.__name__}")
+
+    def _refuse(self, operation: str) -> NoReturn:
+        raise TypeError(
+            f"{operation} does not take a[mask], which is no array: it has {', '.join(sorted(OF_SELECTIONS))} and len(); "
+            "np.where(mask, a, 0) is an array, and a[mask] = 0 writes numbers"
+        )
+
+    def __repr__(self) -> str:
+        return f"a[mask] of a = {shown(self._array)}, for sum, mean, min and other reductions, not an array"
+
+
+OF_SELECTIONS = {"sum", "prod", "mean", "var", "std", "min", "max", "any", "all"}
 
 
 def is_of_view(key: object) -> bool:
@@ -103,7 +220,9 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         picks = read_index(array.shape, key)
         shape = tuple([pick.number for pick in picks if not pick.is_dropped])
         if value.shape != shape:
-            raise ArrayError(f"an array of shape {value.shape} cannot be assigned to {shape} elements: they must be equal")
+            raise ArrayError(
+                f"an array of shape {value.shape} cannot be assigned to {shape} elements: they must be equal"
+            )
         if not shape:
             raise ArrayError("an array cannot be assigned to one element: take a number")
         _check_real(array, value.dtype)
@@ -113,7 +232,9 @@ def assign(array: Distributed, key: object, value: Any) -> None:
             )
         for part in own_parts(array, picks):
             if not part.elements.flags.writeable and all(each.size for each in part.inside):
-                raise ArrayError(f"{array!r} is read-only on this rank: assign to a copy(), or make its memory writable")
+                raise ArrayError(
+                    f"{array!r} is read-only on this rank: assign to a copy(), or make its memory writable"
+                )
         return picks
 
     def source_of(dtype: np.dtype[Any] | None) -> Distributed:
@@ -176,7 +297,9 @@ def _converted(array: Distributed, value: Any) -> NDArray[Any]:
 def _check_real(array: Distributed, dtype: np.dtype[Any] | None) -> None:
     """Refuse complex values for an array of real numbers: the imaginary parts would be lost."""
     if dtype is not None and array.dtype is not None and is_complex(dtype) and not is_complex(array.dtype):
-        raise ArrayError(f"a value of dtype {dtype} cannot be assigned to an array of {array.dtype}: take its real part")
+        raise ArrayError(
+            f"a value of dtype {dtype} cannot be assigned to an array of {array.dtype}: take its real part"
+        )
 
 
 def read_index(shape: Sequence[int], key: object) -> list[Pick]:
@@ -190,7 +313,9 @@ def read_index(shape: Sequence[int], key: object) -> list[Pick]:
     parts = list(key) if isinstance(key, tuple) else [key]
     gaps = [k for k, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1 or len(parts) - len(gaps) > len(shape):
-        raise ArrayError(f"index {shown(key)} is for more dimensions than {len(shape)}, or has more than one ellipsis (...)")
+        raise ArrayError(
+            f"index {shown(key)} is for more dimensions than {len(shape)}, or has more than one ellipsis (...)"
+        )
     at = gaps[0] if gaps else len(parts)
     missing = [slice(None)] * (len(shape) - len(parts) + len(gaps))
     parts = [*parts[:at], *missing, *parts[at + len(gaps) :]]
@@ -216,7 +341,9 @@ def _pick(dim: int, n: int, part: Any) -> Pick:
             "a[mask] = 0 and np.where take masks"
         ) from None
     if not -n <= index < n:
-        raise ArrayError(f"dimension {dim}: index {index} is outside the array of {n} there: it must be {-n} to {n - 1}")
+        raise ArrayError(
+            f"dimension {dim}: index {index} is outside the array of {n} there: it must be {-n} to {n - 1}"
+        )
     return Pick(index % n, 1, 1, True)
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .comm.agreement import agreement
+from .comm.progress import hold_interrupts
 from .engine.spec import group_of_all
 from .errors import ArrayError, shown
-from .layout.array_arithmetic import Distributed, own_arrays
+from .layout.array_arithmetic import Distributed, own_arrays, own_values
 from .layout.dtypes import is_complex
 
 Axis = int | Sequence[int] | None
@@ -41,11 +42,7 @@ def own_blocks(array: Distributed) -> list[tuple[Place, NDArray[Any]]]:
 
     Not collective.
     """
-    ndim = array.ndim
-    blocks = zip(array.desc.own_places, own_arrays(array), strict=False)  # outside the grid there may be an array, and no place
-    return [
-        (place[:ndim], own) for place, own in blocks if not any(place[ndim:]) and own is not None and own.size
-    ]
+    return [(place, own) for place, own, _ in _masked_blocks(array, True)]
 
 
 def _indices(array: Distributed, dims: Sequence[int], place: Place) -> list[NDArray[np.int64]]:
@@ -54,7 +51,15 @@ def _indices(array: Distributed, dims: Sequence[int], place: Place) -> list[NDAr
 
 
 def reduced(
-    array: Distributed, function: np.ufunc, name: str, axis: Axis, keepdims: bool, dtype: DTypeLike | None = None
+    array: Distributed,
+    function: np.ufunc,
+    name: str,
+    axis: Axis,
+    keepdims: bool,
+    dtype: DTypeLike | None = None,
+    initial: Any = None,
+    where: Any = True,
+    prepare: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray,
 ) -> Any:
     """The reduction by a ufunc. Collective over the communicator of the array.
 
@@ -72,10 +77,18 @@ def reduced(
         Whether the result keeps them, of size 1.
     dtype : dtype, optional
         Of the result, as for `function.reduce`.
+    initial : number, optional
+        Another element, as for `function.reduce`.
+    where : DistributedArray, ndarray or bool
+        Which elements count: a mask that broadcasts, in any layout, or that all ranks have whole.
+    prepare : callable
+        What is reduced, of a block of the array.
     """
 
     def wanted() -> str:
-        return "" if dtype is None else f", dtype={np.dtype(dtype)}"
+        words = "" if dtype is None else f", dtype={np.dtype(dtype)}"
+        words += "" if initial is None else f", initial={initial!r}"
+        return words + ("" if where is True else ", where=...")
 
     def is_summed_wide(kind: np.dtype[Any]) -> bool:
         """Half precision, of which NumPy rounds the sum and no part of it."""
@@ -88,16 +101,35 @@ def reduced(
     def finish(result: Any, kind: np.dtype[Any]) -> Any:
         return result.astype(np.float16) if is_summed_wide(kind) else result
 
-    return _reduced(array, function, name, axis, keepdims, dtype_for, finish, wanted)
+    return _reduced(array, function, name, axis, keepdims, dtype_for, finish, wanted, initial, where, prepare)
 
 
-def mean(array: Distributed, axis: Axis, keepdims: bool) -> Any:
+def mean(array: Distributed, axis: Axis, keepdims: bool, where: Any = True) -> Any:
     """The mean; sums are in double precision. Collective over the communicator of the array."""
+    if where is True:
 
-    def divided(total: Any, kind: np.dtype[Any]) -> Any:
-        return _narrowed(total / (math.prod(array.shape) // max(1, np.size(total))), kind)
+        def divided(total: Any, kind: np.dtype[Any]) -> Any:
+            return _narrowed(total / (math.prod(array.shape) // max(1, np.size(total))), kind)
 
-    return _reduced(array, np.add, "mean", axis, keepdims, wide_dtype, divided)
+        return _reduced(array, np.add, "mean", axis, keepdims, wide_dtype, divided)
+
+    def summed(total: Any, kind: np.dtype[Any]) -> Any:
+        return total, kind
+
+    with hold_interrupts():
+        number = reduced(array, np.add, "mean", axis, keepdims, np.intp, None, where, _ones)
+        total, kind = _reduced(array, np.add, "mean", axis, False, wide_dtype, summed, where=where)
+        return _narrowed(np.reshape(total, np.shape(number))[()] / number, kind)
+
+
+def _ones(elements: NDArray[Any]) -> NDArray[Any]:
+    return np.broadcast_to(np.True_, elements.shape)
+
+
+def truth(elements: NDArray[Any]) -> NDArray[Any]:
+    """Whether elements are not zero, and texts not empty. Not collective."""
+    kind = elements.dtype
+    return elements != kind.type() if np.issubdtype(kind, np.character) else elements.astype(bool)
 
 
 def _reduced(
@@ -109,23 +141,57 @@ def _reduced(
     dtype_for: Callable[[np.dtype[Any]], np.dtype[Any] | None],
     finish: Callable[[Any, np.dtype[Any]], Any],
     wanted: Callable[[], str] = str,
+    initial: Any = None,
+    where: Any = True,
+    prepare: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray,
 ) -> Any:
     """The reduction, in the dtype that `dtype_for` makes of the array's; `finish` makes the result of it, on the first rank."""
+    with hold_interrupts():
+        mask = array._aligned(where, "where") if isinstance(where, Distributed) else where
+        empty = function.identity if initial is None or function.identity is not None else initial
+        more = {} if empty is None or function.identity is not None else {"initial": initial}  # that may be there twice
 
-    def of_rank(dims: Dims) -> OfRank:
-        if function.identity is None and any(array.shape[k] == 0 for k in dims):
-            raise ArrayError(f"{name} of an array of shape {array.shape}: no element is there, so there is no {name}")
-        values = ((place, function.reduce(own, axis=dims, dtype=dtype_for(own.dtype))) for place, own in own_blocks(array))
-        return OfRank(array.dtype, [(_without(place, dims), (value,)) for place, value in values])
+        def of_rank(dims: Dims) -> OfRank:
+            if empty is None and any(array.shape[k] == 0 for k in dims):
+                raise ArrayError(
+                    f"{name} of an array of shape {array.shape}: no element is there, so there is no {name}"
+                )
+            parts = []
+            for place, own, chosen in _masked_blocks(array, mask):
+                options = more if mask is True else {**more, "where": chosen}
+                elements = prepare(own)
+                value = function.reduce(elements, axis=dims, dtype=dtype_for(elements.dtype), **options)
+                parts.append((_without(place, dims), (value,)))
+            return OfRank(array.dtype, parts)
 
-    def together(ranks: list[OfRank], dims: Dims) -> Any:
-        own_kind = _dtype_of(ranks)
-        kind = _dtype_of_values(function, own_kind, dtype_for(own_kind))
-        start = np.full(_without(array.shape, dims), 0 if function.identity is None else function.identity, kind)
-        (result,) = _merged(array, dims, ranks, [start], lambda old, new: [function(old[0], new[0])])
-        return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
+        def together(ranks: list[OfRank], dims: Dims) -> Any:
+            own_kind = _dtype_of(ranks)
+            of_elements = prepare(np.zeros(0, own_kind)).dtype
+            kind = _dtype_of_values(function, of_elements, dtype_for(of_elements))
+            start = np.full(_without(array.shape, dims), 0 if empty is None else empty, kind)
+            (result,) = _merged(array, dims, ranks, [start], lambda old, new: [function(old[0], new[0])])
+            if initial is not None:
+                number = kind if kind.kind in "biufc" else None  # of times ufuncs take no unit
+                result = function.reduce(result[np.newaxis], axis=0, dtype=number, initial=initial)
+            return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
 
-    return _combined(array, name, lambda: _read(array, axis, keepdims, wanted()), of_rank, together)
+        return _combined(array, name, lambda: _read(array, axis, keepdims, wanted()), of_rank, together)
+
+
+def _masked_blocks(array: Distributed, mask: Any) -> list[tuple[Place, NDArray[Any], Any]]:
+    """The `own_blocks`, with the part of a mask for each; the mask itself if it is a number."""
+    is_array = isinstance(mask, Distributed | np.ndarray)
+    if (is_array and mask.dtype is not None and mask.dtype != np.bool_) or (not is_array and np.ndim(mask)):
+        raise ArrayError(
+            f"where = {shown(mask)} must be a distributed array of bool, as a > 0 is, or a NumPy array that all ranks have"
+        )
+    masks = own_values(mask, array) or [mask] * len(own_arrays(array))
+    blocks = zip(array.desc.own_places, own_arrays(array), masks, strict=False)
+    return [
+        (place[: array.ndim], own, chosen)
+        for place, own, chosen in blocks
+        if not any(place[array.ndim :]) and own is not None and own.size
+    ]
 
 
 @functools.lru_cache(maxsize=256)
@@ -326,7 +392,7 @@ def _combined(
 
 def _read(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> tuple[Dims, str]:
     """The dimensions to reduce, and the words for the arguments that all ranks must give alike."""
-    dims = _dimensions(array, axis)
+    dims = dimensions_of(array, axis)
     return dims, f"(axis={dims}{', keepdims=True' if keepdims else ''}{more})"
 
 
@@ -351,8 +417,14 @@ def _with_dimensions(result: Any, dims: Dims, keepdims: bool) -> Any:
     return np.expand_dims(result, dims) if keepdims else result
 
 
-def _dimensions(array: Distributed, axis: Axis) -> Dims:
-    """The dimensions, counted from 0."""
+def dimensions_of(array: Distributed, axis: Axis) -> Dims:
+    """The dimensions that an axis names, counted from 0; all for None. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        One is none of the array's, or is there twice.
+    """
     ndim = array.ndim
     if axis is None:
         return tuple(range(ndim))

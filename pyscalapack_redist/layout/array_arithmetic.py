@@ -21,9 +21,11 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import ArrayError, DescriptorError, kind_of, shown
 from ..tracebacks import brief_methods
 from .arrays import host_array
+from .axis import BlockCyclic
 from .descriptor import Descriptor, fit_local_array
 from .dimensions import local_part
 from .dtypes import dtype_digest, is_complex
+from .grid import ProcessGrid
 from .tiles import LAYOUTS, Layout
 
 R = TypeVar("R")
@@ -36,6 +38,8 @@ OPERATORS = {
     np.matmul: "__rmatmul__",
 }
 DTYPES = [code for code in np.typecodes["All"] if code not in "OVc"]  # that an array may have
+# Methods of NumPy's arrays that are functions too
+OF_NUMPY = {name for name in dir(np.ndarray) if hasattr(np, name) and not name.startswith("_")}
 # Functions of elements that are no ufuncs
 OF_ELEMENTS = (np.clip, np.imag, np.real, np.round, np.where)
 
@@ -76,7 +80,9 @@ class Distributed:
             self._local = local = host_array("local", local)
             dtypes = {array.dtype for array in desc.own_arrays(local) if array is not None}
             if len(dtypes) > 1:
-                raise ArrayError(f"local has tiles of dtypes {', '.join(sorted(map(str, dtypes)))}: they must be of one")
+                raise ArrayError(
+                    f"local has tiles of dtypes {', '.join(sorted(map(str, dtypes)))}: they must be of one"
+                )
             return
         local = host_array("local", local)
         checked = fit_local_array("local", local, desc)
@@ -120,7 +126,8 @@ class Distributed:
                 f"this array has been consumed by {self._consumed_by}, which has moved its elements: use the result of that "
                 "call, or leave overwrite=True out there"
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        remedy = f": numpy.{name}(a) works, or says what to write" if name in OF_NUMPY else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
 
     @property
     def desc(self) -> Any:
@@ -143,7 +150,9 @@ class Distributed:
     @local.setter
     def local(self, local: Any) -> None:
         if local is not self._local:  # what `a.local *= 2` assigns
-            raise AttributeError("local stays the same array: write into it, as a.local[...] = values, or make another array")
+            raise AttributeError(
+                "local stays the same array: write into it, as a.local[...] = values, or make another array"
+            )
 
     @property
     def own(self) -> Any:
@@ -160,6 +169,10 @@ class Distributed:
     def shape(self) -> tuple[int, ...]:
         """Global shape; of the sub-array for a slice."""
         return self._desc.shape
+
+    def __len__(self) -> int:
+        """Number of elements along the first dimension."""
+        return self.shape[0]
 
     @property
     def size(self) -> int:
@@ -191,6 +204,40 @@ class Distributed:
     def T(self) -> Self:  # noqa: N802 - as NumPy's
         """The transpose: `desc.T` and a view, `local.T`; of tiles a list of views. Nothing moves."""
         return self._turned(operator.attrgetter("T"))
+
+    def transpose(self, *axes: Any) -> Self:
+        """The array with its dimensions in another order, by default the reverse, a view, as by `numpy.transpose`.
+
+        Nothing moves between ranks. Not collective.
+
+        Parameters
+        ----------
+        *axes : int, or one sequence of them
+            For each dimension of the result the dimension of this array.
+
+        Raises
+        ------
+        ValueError
+            They are not all dimensions of the array, each once.
+        DescriptorError
+            The array is of tiles, and this is neither its order nor the reverse.
+        """
+        # NumPy reads the arguments: the sizes of this one tell its dimensions apart
+        order = np.empty(range(self.ndim)).transpose(*axes).shape
+        if order == tuple(range(self.ndim))[::-1]:
+            return self.T
+        if not isinstance(self._desc, Descriptor):
+            if order == tuple(range(self.ndim)):
+                return self
+            raise DescriptorError(
+                f"{self._desc!r} has no dimensions in another order: redistribute it to a Descriptor first"
+            )
+        local = None if self._local is None else self._local.transpose(order)
+        return type(self)._from_result(self._desc._permuted(order), local, self.dtype)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """The array with two dimensions exchanged, a view, as by `numpy.swapaxes`. Not collective."""
+        return self.transpose(np.swapaxes(np.empty(range(self.ndim)), axis1, axis2).shape)
 
     @property
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
@@ -335,7 +382,11 @@ class Distributed:
 
     def _compared(self, function: np.ufunc, operator: str, other: object) -> Self:
         result = self._compute(function, operator, self, other)
-        return self._refuse(f"{operator} with a {kind_of(other)}") if result is NotImplemented else result
+        return (
+            self._refuse(f"{operator} with a {kind_of(other)}", "both sides must be numbers or arrays")
+            if result is NotImplemented
+            else result
+        )
 
     def __bool__(self) -> NoReturn:
         raise ValueError(f"{self!r} has no truth value: take .any() or .all(), on all ranks")
@@ -359,14 +410,16 @@ class Distributed:
         """
         if not all(map(_is_operand, operands)):
             return NotImplemented  # type: ignore[no-any-return]
-        first, *others = [operand for operand in operands if isinstance(operand, Distributed)]
+        first = largest([operand for operand in operands if isinstance(operand, Distributed)])
         layout = whole_layout(first.desc)
-        for other in others:
-            if whole_layout(other.desc) != layout:
-                brought = first._brought(other, layout, operator)
-                operands = tuple([brought if operand is other else operand for operand in operands])
+        operands = tuple(
+            [
+                first._aligned(each, operator) if isinstance(each, Distributed) and each is not first else each
+                for each in operands
+            ]
+        )
         number = len(own_arrays(first))
-        values = [_own_values(operand, first) or [operand] * number for operand in operands]
+        values = [own_values(operand, first) or [operand] * number for operand in operands]
         arrays = _on_tiles(function, *values)
         dtype = next((array.dtype for array in arrays if array is not None), None)
         if dtype is None:  # of a rank without elements
@@ -383,51 +436,75 @@ class Distributed:
                 view[...] = array
         return type(self)._from_result(layout, local, dtype)
 
+    def _aligned(self, other: Distributed, operator: str) -> Distributed:
+        """An operand of an operation whose result is in the layout of this one: each process has what its elements need."""
+        layout = whole_layout(self._desc) if other.shape == self.shape else _layout_beside(self._desc, other.shape)
+        return other if whole_layout(other.desc) == layout else self._brought(other, layout, operator)
+
     def _check_shape(self, other: Distributed) -> None:
-        if self.shape != other.shape:
-            raise ArrayError(f"the shapes {self.shape} and {other.shape} differ: they must be equal")
+        if not _broadcasts(other.shape, self.shape):
+            raise ArrayError(
+                f"the shapes {self.shape} and {other.shape} differ: they must be equal, or one must broadcast to the other"
+            )
 
     def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
         """The second array of an operation in the layout of this one. An error here, where nothing moves."""
         self._check_shape(other)
+        if self.shape != other.shape:
+            raise ArrayError(
+                f"the shapes {self.shape} and {other.shape} differ, and a function moves no array: operators do, as a - b, and "
+                "b.gather(None) is b as a NumPy array on all ranks, which broadcasts"
+            )
         raise ArrayError(
             f"the arrays are in different layouts, {self._desc!r} and {other.desc!r}: bring both into one, as by "
             f"a {operator} b.redistribute(a)"
         )
 
-    def _refuse(self, operation: str) -> NoReturn:
-        """Raise a TypeError that names the remedies."""
-        raise TypeError(
-            f"{operation} does not take {self!r}: NumPy functions work on .local, this rank's part; .gather() collects the "
-            "array on one rank; psr.linalg has linear algebra on all ranks"
+    def _refuse(self, operation: str, remedy: str = "") -> NoReturn:
+        """Raise a TypeError that says what to write."""
+        remedy = remedy or (
+            "a.gather() is the whole array on one rank, for NumPy there; a.own is this rank's part alone, of which a function "
+            "is not that of the array"
         )
+        raise TypeError(f"{operation} does not take distributed arrays: {remedy}; here {shown(self)}")
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        self._refuse("numpy.asarray")
+        self._refuse("numpy.asarray", "a.gather(None) is the whole array on all ranks, and a.own this rank's part")
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
         """A function of elements, on the local arrays of arrays of one layout, and numbers; others raise a TypeError."""
         is_of_elements = function.nout == 1 and function.signature is None
         if method != "__call__" or options or not (is_of_elements or function is np.matmul):
-            self._refuse(f"numpy.{function.__name__} in this form")
+            self._refuse(
+                f"numpy.{function.__name__}{'' if method == '__call__' else f'.{method}'} in this form",
+                _form(method, options),
+            )
         if function is np.matmul and isinstance(operands[0], Distributed):
             return operands[0] @ operands[1]
         operator = OPERATORS.get(function) if isinstance(operands[0], np.ndarray | np.generic) else None
         combined = self._compute(function, ",", *operands) if operator is None else getattr(self, operator)(operands[0])
         if combined is NotImplemented:
             strange = next(each for each in operands if not _is_operand(each))
-            self._refuse(f"numpy.{function.__name__} with a {kind_of(strange)}")
+            self._refuse(
+                f"numpy.{function.__name__} with a {kind_of(strange)}",
+                "the other operand must be a distributed array, a number, or a NumPy array that all ranks have",
+            )
         return combined
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, operands: Sequence[Any], options: dict[str, Any]
     ) -> Any:
-        if function in (np.shape, np.ndim):
-            return getattr(self, function.__name__)
+        """Some functions of elements, as `numpy.where`; others raise a TypeError."""
         if function in OF_ELEMENTS and not options and (function is not np.where or len(operands) == 3):
             combined = self._compute(function, ",", *operands)
             if combined is not NotImplemented:
                 return combined
+        return self._of_numpy(function, operands, options)
+
+    def _of_numpy(self, function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Another function of NumPy."""
+        if function in (np.shape, np.ndim):
+            return getattr(self, function.__name__)
         return self._refuse(f"{function.__module__}.{function.__name__}")
 
     def __repr__(self) -> str:
@@ -499,13 +576,15 @@ def own_indices(array: Distributed) -> list[tuple[NDArray[np.int64], ...]]:
     return [tuple([axis.global_indices(p) for axis, p in zip(axes, place, strict=False)]) for place in desc.own_places]
 
 
-def _own_values(operand: Any, array: Distributed) -> list[Any]:
+def own_values(operand: Any, array: Distributed) -> list[Any]:
     """This rank's elements of an operand, for each of the `own_arrays` of a distributed one; of a number none.
 
     A NumPy array, which may broadcast, has elements in the places of the distributed one.
     """
     if isinstance(operand, Distributed):
-        return own_arrays(operand)
+        if operand.shape == array.shape or isinstance(array.desc, Descriptor):
+            return own_arrays(operand)
+        operand = operand.own  # whole on this rank, beside tiles
     if not isinstance(operand, np.ndarray) or not operand.ndim:
         return []
     shape = array.shape
@@ -520,6 +599,47 @@ def _own_values(operand: Any, array: Distributed) -> list[Any]:
         whole[np.ix_(*([0] if n == 1 else index for n, index in zip(whole.shape, indices, strict=True)))]
         for indices in own_indices(array)
     ]
+
+
+def _broadcasts(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether an array of a shape broadcasts to another shape."""
+    pairs = zip(shape[::-1], target[::-1], strict=False)
+    return len(shape) <= len(target) and all(n in (1, size) for n, size in pairs)
+
+
+def largest(arrays: Sequence[Distributed]) -> Distributed:
+    """The first array to whose shape the others broadcast; the first one if there is none."""
+    shapes = [array.shape for array in arrays]
+    return next((each for each in arrays if all(_broadcasts(shape, each.shape) for shape in shapes)), arrays[0])
+
+
+def _layout_beside(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    """Where the elements of an array that broadcasts to the shape of a layout are needed: on the processes that use them.
+
+    Beside tiles it is whole on all ranks. For other shapes, which are an error, and on paper, it is the layout itself.
+    """
+    if not _broadcasts(shape, layout.shape) or layout.comm is None:
+        return layout
+    if not isinstance(layout, Descriptor):
+        return replicated(shape, layout.comm)
+    whole, first = whole_layout(layout), layout.ndim - len(shape)
+    kept = [first + k if n == layout.shape[first + k] else None for k, n in enumerate(shape)]
+    axes = [BlockCyclic(1, 1, 1) if k is None else whole.distributions[k] for k in kept]
+    return Descriptor._of(axes, [None if k is None else whole.axes[k] for k in kept], whole.grid)
+
+
+def replicated(shape: Sequence[int], comm: Any) -> Descriptor:
+    """The layout of an array that is whole on all ranks of a communicator. Not collective."""
+    return Descriptor(shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * len(shape))
+
+
+def _form(method: str, options: dict[str, Any]) -> str:
+    """What to write in place of a form of a ufunc; nothing for most forms."""
+    if "out" in options:
+        return "write b[...] = function(a), where b is the array to write into"
+    if method == "reduce":
+        return "sum, prod, min, max, any and all are methods of the array, with axis="
+    return ""
 
 
 def _on_tiles(function: Callable[..., Any], *operands: Sequence[Any]) -> list[Any]:

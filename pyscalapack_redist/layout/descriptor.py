@@ -418,8 +418,17 @@ class Descriptor(Ownership):
     @functools.cached_property
     def T(self) -> Descriptor:  # noqa: N802 - as NumPy's
         """The layout of the transpose on the same processes: its local arrays are `a.T`."""
-        whole = Descriptor._of(self._whole[::-1], self._axes[::-1], self._grid)
-        return whole._part(self._distributions[::-1])
+        return self._permuted(range(self.ndim)[::-1])
+
+    def _permuted(self, order: Sequence[int | None]) -> Descriptor:
+        """The layout of a view whose dimension k is dimension `order[k]` of this one; for None it is new, of one element."""
+        one = BlockCyclic(1, 1, 1)
+        whole = Descriptor._of(
+            [one if k is None else self._whole[k] for k in order],
+            [None if k is None else self._axes[k] for k in order],
+            self._grid,
+        )
+        return whole._part(tuple([one if k is None else self._distributions[k] for k in order]))
 
     def _of_transpose(self) -> Descriptor:
         return self.T
@@ -520,7 +529,9 @@ class Descriptor(Ownership):
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
             remedy = ", without replicas; redistribute to such a layout" if self.copies > 1 else ""
             if self._axes == (1, 0):
-                remedy = ", and this is of a transposed view: a.redistribute(block=64) has the elements in such a layout"
+                remedy = (
+                    ", and this is of a transposed view: a.redistribute(block=64) has the elements in such a layout"
+                )
             raise DescriptorError(
                 f"{self!r} has no ScaLAPACK descriptor: it needs two dimensions over a two-dimensional grid, in order{remedy}"
             )

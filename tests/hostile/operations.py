@@ -739,6 +739,33 @@ def of_numpy(name: str, **options: Any) -> Operation:
     return local_operation(lambda a: function(a, **options), kinds, exact=exact)._replace(words="")
 
 
+def gathering(function: Callable[..., Any], kinds: str = "array", exact: bool = True) -> Operation:
+    """A function of arrays that is collective, and NumPy's the same."""
+    return local_operation(function, kinds, exact=exact)._replace(words="", is_one_call=False)
+
+
+NUMPY_FUNCTIONS = {
+    "sort": gathering(np.sort),
+    "sort axis=0": gathering(lambda a: np.sort(a, axis=0)),
+    "sort of all": gathering(lambda a: np.sort(a, axis=None)),
+    "cumsum axis": gathering(lambda a: np.cumsum(a, axis=0), exact=False),
+    "median": gathering(np.median, exact=False),
+    "median axis": gathering(lambda a: np.median(a, axis=0), exact=False),
+    "quantile": gathering(lambda a: np.quantile(a, [0.2, 0.5]), exact=False),
+    "percentile axis": gathering(lambda a: np.percentile(a, 30, axis=-1), exact=False),
+    "histogram": gathering(lambda a: np.histogram(a, [-9, 0, 2, 9])),
+    "concatenate": gathering(lambda a, b: np.concatenate([a, b, a]), "array target"),
+    "concatenate axis": gathering(lambda a, b: np.concatenate([a, b], axis=1), "matrix target"),
+    "stack": gathering(lambda a, b: np.stack([a, b], axis=1), "array target"),
+    "count_nonzero": gathering(lambda a: np.count_nonzero(a, axis=0)),
+    "ptp": gathering(np.ptp),
+    "vdot": gathering(np.vdot, "array target", exact=False),
+    "allclose": gathering(np.allclose, "array target"),
+    "array_equal": gathering(np.array_equal, "array target"),
+    "tensordot": gathering(lambda a, b: np.tensordot(a, b, ([0], [0])), "array target", exact=False),
+    "einsum": gathering(lambda a, b: np.einsum("ij,jk->ki", a, b), "matrix right", exact=False),
+    "cov": gathering(np.cov, "matrix", exact=False),
+}
 REDUCTIONS = ("sum", "mean", "var", "std", "min", "max", "any", "all", "argmin", "argmax")
 OPERATIONS |= {
     **{f"DistributedArray.{name}": reduction(name) for name in REDUCTIONS},
@@ -777,6 +804,32 @@ OPERATIONS |= {
         every_other,
         "array every-other",
         writes="a",
+    ),
+    **{f"numpy.{name}": row for name, row in NUMPY_FUNCTIONS.items()},
+    "DistributedArray.__len__": local_operation(len),
+    "DistributedArray.transpose": local_operation(lambda a: a.transpose(1, 0), "matrix"),
+    "DistributedArray.swapaxes": local_operation(lambda a: a.swapaxes(0, -1)),
+    "DistributedArray.reshape": gathering(lambda a: a.reshape(*a.shape[::-1])),
+    "DistributedArray.reshape order=F": gathering(lambda a: a.reshape(-1, order="F")),
+    "DistributedArray.ravel": gathering(lambda a: a.ravel()),
+    "DistributedArray.cumsum": gathering(lambda a: a.cumsum(), exact=False),
+    "DistributedArray.dot": gathering(lambda a, b: a.dot(b), "matrix right", exact=False),
+    "DistributedArray.prod": gathering(lambda a: (a * 0 + 1).prod()),
+    "DistributedArray.sum where": gathering(lambda a, b: a.sum(0, where=b), "array mask", exact=False),
+    "DistributedArray.sum where of another layout": Operation(
+        lambda s: s.a.sum(where=psr.redistribute(s.b, s.target)), lambda a, b: a.sum(where=b), "array mask", exact=False
+    ),
+    "DistributedArray.mean where": gathering(lambda a, b: a.mean(where=b), "array mask", exact=False),
+    "DistributedArray.max where": gathering(lambda a, b: a.max(axis=-1, where=b, initial=0), "array mask"),
+    "DistributedArray.__getitem__ a mask": gathering(lambda a, b: a[b].sum(), "array mask", exact=False),
+    "DistributedArray.__getitem__ a mask, its size": gathering(lambda a, b: len(a[b]), "array mask"),
+    "DistributedArray.__sub__ of another layout, a row": gathering(lambda a: a - a[0], "matrix"),
+    "DistributedArray.__mul__ of another layout, by a column": gathering(lambda a: a * a[:, :1], "matrix"),
+    "DistributedArray.__matmul__ by NumPy": Operation(
+        lambda s: s.a @ np.ones((s.shape[1], 2), s.dtype),
+        lambda a: a @ np.ones((a.shape[1], 2), a.dtype),
+        "matrix",
+        exact=False,
     ),
     "numpy.linalg.norm": Operation(
         lambda s: np.linalg.norm(s.a),
@@ -1250,6 +1303,11 @@ OPERATIONS |= {
         "scatter order": of_one_rank(lambda s, order: psr.scatter(s.target, s.whole, order=order), None, "C"),
         "redistribute via": of_one_rank(lambda s, via: psr.redistribute(s.a, s.target, via=via), None, "dimensions"),
         "Redistribution.__call__ alpha": of_one_rank(weighted, 2, 3, "matrix target")._replace(writes="b"),
+        "numpy.sort axis": of_one_rank(lambda s, axis: np.sort(s.a, axis=axis), 0, 1),
+        "numpy.reshape shape": of_one_rank(lambda s, shape: np.reshape(s.a, shape), -1, (1, -1)),
+        "DistributedArray.__matmul__ NumPy": of_one_rank(
+            lambda s, number: s.a @ np.full((s.shape[1], 2), number, s.dtype), 1, 2
+        ),
         "DistributedArray.sum axis": of_one_rank(lambda s, axis: s.a.sum(axis), 0, 1),
         "DistributedArray.var ddof": of_one_rank(lambda s, ddof: s.a.var(ddof=ddof), 0, 1),
         "DistributedArray.max keepdims": of_one_rank(lambda s, keepdims: s.a.max(0, keepdims=keepdims), False, True),

@@ -41,6 +41,17 @@ def test_the_order_of_elements_in_new_arrays(ranks: int, nodes: str, tmp_path: P
     assert run(PROGRAMS / "orders.py", ranks, tmp_path, timeout=100, env=env).stdout == "OK\n"
 
 
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize(
+    ("ranks", "tier"),
+    [(1, ""), (2, ""), (4, ""), *(pytest.param(ranks, "long", marks=pytest.mark.long) for ranks in (1, 2, 3, 4))],
+)
+def test_functions_of_numpy(ranks: int, tier: str) -> None:
+    timeout = 1500 if tier else 250
+    arguments = [tier] if tier else []
+    assert run(PROGRAMS / "numpy_functions.py", ranks, *arguments, timeout=timeout).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.long), 4])
 def test_arrays_of_numbers_of_rows_and_of_files(ranks: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "creation.py", ranks, tmp_path, timeout=100).stdout == "OK\n"
