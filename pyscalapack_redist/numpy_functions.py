@@ -984,7 +984,7 @@ BY_SLICES = "write it by slices, as b[k:] = a[:-k], which move elements"
 WITHOUT_NAN = "a[a == a] is without NaN: a[a == a].mean(); or np.where(a == a, a, 0)"
 REMEDIES: dict[str, str] = {
     "save": "write a.save('a.npy')",
-    **dict.fromkeys(("savez", "savez_compressed"), "write a.save('arrays.h5', dataset='a') for each"),
+    **dict.fromkeys(("savez", "savez_compressed"), "write psr.save({'a': a, 'b': b}, 'arrays.h5')"),
     "savetxt": "write a.save('a.npy'), or np.savetxt of a.gather() on rank 0",
     "copyto": "write b[...] = a",
     "where": "it takes a mask and two values, as np.where(a > 0, a, 0); a[mask].sum() and a[mask] = 0 take a mask alone",
