@@ -50,6 +50,7 @@ from operations import OPERATIONS, Operation, Scene, close
 from refusals import may_refuse, not_compared
 
 import pyscalapack_redist as psr
+import pyscalapack_redist.numpy_functions  # not while a circumstance has others in place of NumPy's
 from pyscalapack_redist.comm.progress import advance_others
 
 WORLD = MPI.COMM_WORLD
@@ -453,8 +454,12 @@ class Matrix:
             pass
         elif len(failed) < SIZE and OF_EACH_RANK.search(f"{case}"):
             pass  # what comes after the move, or what a number is written into
-        elif case.operation.startswith(OF_GRIDS) and case.setting.layout in OF_SOME_RANKS and len(failed) < SIZE:
-            pass  # collective over the grids
+        elif (
+            (case.operation.startswith(OF_GRIDS) or row.is_local)
+            and case.setting.layout in OF_SOME_RANKS
+            and len(failed) < SIZE
+        ):
+            pass  # collective over the grids, or not at all
         elif len(failed) < SIZE and not (
             row.is_local and (case.setting.difference or "one rank" in case.setting.memory or circumstance.may_fail)
         ):
