@@ -73,15 +73,16 @@ def public_call() -> str:
     """The call of this package that the user's code has made, in words: "linalg.solve()"; empty if there is none.
 
     It is read from the stack, so that a call that waits costs no more than others. A function that stands for another one, as
-    those that decorators make, has that as `function`.
+    those that decorators make, and NumPy's, has that as `function`.
     """
     name, frame = "", sys._getframe(1)
     while frame is not None and _is_inside(module := frame.f_globals.get("__name__", "")):
-        qualified = frame.f_code.co_qualname
+        qualified, function = frame.f_code.co_qualname, frame.f_locals.get("function")
         if "<locals>" in qualified:
-            function = frame.f_locals.get("function")
             qualified, module = getattr(function, "__qualname__", "<locals>"), getattr(function, "__module__", module)
-        if module.startswith(f"{__package__}.") and "<" not in qualified:
+        if qualified.endswith(".__array_function__"):
+            name = f"{getattr(function, '__module__', 'numpy')}.{getattr(function, '__name__', '')}()"
+        elif module.startswith(f"{__package__}.") and "<" not in qualified:
             part = module.split(".")[1]
             name = "pyscalapack-redist" if part == "tools" else f"{f'{part}.' * (part in PARTS)}{qualified}()"
         frame = frame.f_back  # type: ignore[assignment]

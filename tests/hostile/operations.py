@@ -835,7 +835,6 @@ OPERATIONS |= {
         lambda s: np.linalg.norm(s.a),
         np.linalg.norm,
         "matrix",
-        words="DistributedArray.__array_function__()",
         exact=False,
     ),
 }
