@@ -995,9 +995,10 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(("split", "array_split", "vsplit", "hsplit"), "write slices, as a[:k] and a[k:], which are views"),
     "diff": "write a[1:] - a[:-1]",
     **dict.fromkeys(("squeeze", "atleast_2d", "atleast_3d"), "write a.reshape(shape)"),
-    **dict.fromkeys(("tril", "triu"), "write a.redistribute(a.desc, uplo='L'), or 'U'"),
+    "tril": "of a square matrix write a.redistribute(a.desc, uplo='L'); of others a * mask, of 0 and 1 in the layout of a",
+    "triu": "of a square matrix write a.redistribute(a.desc, uplo='U'); of others a * mask, of 0 and 1 in the layout of a",
     "diag": "write a.diagonal()",
-    "average": "write (a * w).sum() / w.sum()",
+    "average": "write a.mean(axis), or with weights (a * w).sum(axis) / w.sum(axis)",
     "unique": "write np.sort(a, axis=None), or np.unique of np.concatenate of all ranks' np.unique(a.own)",
     **dict.fromkeys(
         ("argsort", "lexsort"), "np.sort(a) has the values in order; indices are not here: a.gather() is for NumPy"

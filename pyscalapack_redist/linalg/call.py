@@ -28,7 +28,7 @@ from ..comm.progress import hold_interrupts
 from ..conversion import convert
 from ..distributed_array import DistributedArray
 from ..engine.spec import communicator_of, group_of_all
-from ..errors import RedistributionError, callers_level
+from ..errors import ArrayError, DescriptorError, callers_level
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
@@ -144,7 +144,7 @@ class RoutineCall:
         listed = [each for value in self.arguments.values() for each in (value if isinstance(value, tuple) else (value,))]
         array = next((each for each in listed if isinstance(each, Distributed)), None)
         if array is not None:
-            with contextlib.suppress(RedistributionError):  # consumed, or on no communicator: the routine says so
+            with contextlib.suppress(ArrayError, DescriptorError):  # consumed, or on no communicator: the routine says so
                 self._group, self.comm = group_of_all(array.desc), communicator_of(array.desc)
 
     @property
