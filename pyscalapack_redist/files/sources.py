@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..adapters.adapter import adapter_of
 from ..comm.groups import MPIGroup
-from ..errors import FileError
+from ..errors import FileError, shown
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from .contents import FileArray, FilePart, named_errors
@@ -132,7 +132,10 @@ def _chunks_of(source: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         return None
     # xarray has the lengths of all chunks along a dimension, which all but the last one have in common.
     lengths = [each[0] if isinstance(each, tuple) else each for each in chunks]
-    return tuple(min(operator.index(each or n), n) for each, n in zip(lengths, shape, strict=True))
+    lengths = [operator.index(each or n) for each, n in zip(lengths, shape, strict=True)]
+    if min(lengths) < 1:
+        raise FileError(f"{name_of(source)} has chunks = {shown(chunks)}: their lengths must be at least 1")
+    return tuple(map(min, lengths, shape))
 
 
 def _in_domain(source: Any, region: tuple[slice, ...]) -> tuple[slice, ...]:

@@ -254,6 +254,10 @@ def models(folder: Path) -> None:
     for name, whole in (each for tensors in parts.values() for each in tensors.items()):
         assert np.array_equal(model[name].gather(None), whole), name  # type: ignore[arg-type]
     fails("several arrays go into HDF5", lambda: psr.save({"x": contents["x"]}, folder / "new.safetensors"))
+    contents, first = psr.open(index, WORLD), parts["x-1.safetensors"]
+    on_first(lambda: save_file({**first, "three": -first["three"]}, folder / "x-1.safetensors"))
+    fails("was replaced or changed since it was opened", lambda: contents.load(names=("layers/1",)))
+    on_first(lambda: save_file(first, folder / "x-1.safetensors"))
 
     spans: list[range] = []
     read = binary_file.read_bytes
@@ -324,6 +328,8 @@ def refused() -> None:
             {},
         ),
         ("window = [3:40] of source (ndarray), which holds an array of shape (30, 20)", WHOLE, {"window": np.s_[3:40]}),
+        ("source (Recorded) has chunks = (-5, 4): their lengths must be", Recorded(WHOLE, chunks=(-5, 4)), {}),
+        ("source (Recorded) has chunks = ((-3, 33), (20,))", Recorded(WHOLE, chunks=((-3, 33), (20,))), {}),
         ("source (Recorded) has elements of F4, which NumPy does not have", Recorded(WHOLE, dtype="F4"), {}),
     ]
     for text, source, options in cases:
