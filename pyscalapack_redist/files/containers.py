@@ -334,6 +334,13 @@ class SafetensorsFile(ReadableContainer):
         shards = set(read_index(self.name).values()) if is_index(self.name) else ()
         return index | {path: identity_of(path) for path in sorted(shards)}
 
+    def place(self, name: str, entry: Entry) -> Place:
+        if not name.strip("/") or "\0" in name:
+            raise FileError(
+                f"{self.name} has a tensor named {name!r}, which dataset= cannot be: rename it, or load the others by names="
+            )
+        return super().place(name, entry)
+
     def read(self) -> dict[str, Entry]:
         return {
             name: Entry(ARRAY if array.shape else SCALAR, array.shape, array.dtype)

@@ -136,7 +136,7 @@ def read_index(path: str) -> dict[str, str]:
             not isinstance(name, str)
             or name in ("", os.curdir, os.pardir)
             or os.path.basename(name) != name
-            or "\0" in name
+            or any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in name)
         ):
             raise FileError(
                 f"{path} says that {tensor!r} is in {name!r}: it must be the name of a file beside the index"

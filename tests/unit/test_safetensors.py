@@ -102,7 +102,7 @@ def test_sharded_models(tmp_path: Path) -> None:
     index.write_text(json.dumps({"weight_map": {"a": shard.name, "b": shard.name}}))
     with pytest.raises(psr.FileError, match=r"says that 'b' is in .*x-1\.safetensors, which has no such tensor"):
         tensors(str(index))
-    for name in ("../x-1.safetensors", "/etc/passwd", "..", "", "a\0b", 3, "sub/x.safetensors"):
+    for name in ("../x-1.safetensors", "/etc/passwd", "..", "", "a\0b", "\ud800", 3, "sub/x.safetensors"):
         index.write_text(json.dumps({"weight_map": {"a": name}}))
         with pytest.raises(psr.FileError, match="must be the name of a file beside the index"):
             psr.shape_of(index, dataset="a")
