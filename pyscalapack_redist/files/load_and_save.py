@@ -573,14 +573,11 @@ def shape_to_load(path: object, dataset: object, window: Window, group: MPIGroup
     def read() -> tuple[int, ...]:
         if is_source(path):
             name, array = _read_source(path, dataset)
+            if not array.shape:
+                raise FileError(f"{name} holds one number, and no array: source[()] is that number")
         else:
             name, array = checked_path(path, dataset), _read_description(path, dataset)
         part.check(name, False)
-        if not array.shape:
-            raise FileError(
-                f"{name} holds one number there, and no array: load(path, comm, names=...) reads it from a file of several "
-                "arrays, source[()] from other objects"
-            )
         return shape_of_region(part.region(array.shape, name))
 
     return on_first(group, read)

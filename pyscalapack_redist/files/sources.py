@@ -134,7 +134,7 @@ def _chunks_of(source: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if not isinstance(chunks, tuple | list) or len(chunks) != len(shape) or not any(chunks) or not math.prod(shape):
         return None
     # xarray has the lengths of all chunks along a dimension, which all but the last one have in common.
-    lengths = [each[0] if isinstance(each, tuple) else each for each in chunks]
+    lengths = [next(iter(each), 0) if isinstance(each, tuple) else each for each in chunks]
     lengths = [operator.index(each or n) for each, n in zip(lengths, shape, strict=True)]
     if min(lengths) < 1:
         raise FileError(f"{name_of(source)} has chunks = {shown(chunks)}: their lengths must be at least 1")

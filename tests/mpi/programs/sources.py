@@ -357,7 +357,7 @@ def refused() -> None:
         psr.load(one_process, None)
     with pytest.raises(psr.FileError, match=r"path = 3 must be a str or a pathlib\.Path"):
         psr.load(3, MPI.COMM_SELF)  # type: ignore[call-overload]
-    with pytest.raises(psr.FileError, match=r"source \(ndarray\) holds one number there, and no array"):
+    with pytest.raises(psr.FileError, match=r"source \(ndarray\) holds one number, and no array"):
         psr.load(np.array(3.0), WORLD)
     with pytest.raises(psr.FileError, match=r"^source \(Recorded\), which holds an array of shape \(-1, 9\): n = -1"):
         psr.load(Recorded(WHOLE, shape=(-1, 9)), WORLD)
