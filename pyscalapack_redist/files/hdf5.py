@@ -236,7 +236,7 @@ def make_dataset(h5py: Any, file: Any, dataset: str, array: FileArray, name: str
     elif not array.shape or 0 not in array.shape:
         properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    attributes, dimensions = ([], []) if old is None else (_attributes(h5py, old, name), _dimensions(file, old))
+    attributes, dimensions = ([], []) if old is None else (_attributes(h5py, file, old, name), _dimensions(file, old))
     if old is not None:
         if file.id.links.get_info(dataset.encode()).type == h5py.h5l.TYPE_HARD:  # else only the link goes
             _check_unreferenced(h5py, file, old, name)
@@ -308,7 +308,7 @@ class Attribute(NamedTuple):
     values: NDArray[Any] | None
 
 
-def _attributes(h5py: Any, dataset: Any, name: str) -> list[Attribute]:
+def _attributes(h5py: Any, file: Any, dataset: Any, name: str) -> list[Attribute]:
     """Attributes but for those of dimensions. Python's values do not have all that HDF5 has, so elements are bytes."""
     h5t, keys = h5py.h5t, list[bytes]()
     h5py.h5a.iterate(dataset.id, keys.append)
@@ -319,6 +319,8 @@ def _attributes(h5py: Any, dataset: Any, name: str) -> list[Attribute]:
         with _copied(key, dataset.name, name):
             number = h5py.h5a.open(dataset.id, key)
             stored, space = number.get_type().copy(), number.get_space()
+            if stored.detect_class(h5t.REFERENCE) and dataset.file.filename != file.filename:
+                raise ValueError(f"it refers to objects of {dataset.file.filename}")
             is_text = isinstance(stored, h5t.TypeStringID)
             points = any(stored.detect_class(kind) for kind in (h5t.VLEN, h5t.REFERENCE))
             points |= stored.is_variable_str() if is_text else stored.detect_class(h5t.STRING)  # of compounds any text

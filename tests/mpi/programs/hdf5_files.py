@@ -257,6 +257,22 @@ def made_anew(folder: Path) -> None:
     with h5py.File(path, "r") as file:
         before = told(file)
     WORLD.Barrier()
+    outer = folder / "outer.h5"
+
+    def link() -> None:
+        with h5py.File(outer, "w") as file:
+            file["data"] = h5py.ExternalLink(path.name, "/data")
+            file["named"] = h5py.ExternalLink(path.name, "/named")
+
+    on_first(link)
+    with pytest.raises(psr.FileError, match=r"its attribute 'refers' cannot be copied: .* give another dataset=: it refers to"):
+        psr.save(longer, longer.zeros(), outer)
+    WORLD.Barrier()
+    psr.save(longer, longer.zeros(), outer, dataset="named")
+    with h5py.File(outer, "r") as file:
+        assert (file["named"].shape, len(file["named"].dims[0])) == ((7, 4), 0)
+    WORLD.Barrier()
+    assert path.read_bytes() == content
     for name in ("data", "soft"):
         psr.save(longer, longer.zeros() + 3, path, dataset=name)
         WORLD.Barrier()
