@@ -52,7 +52,7 @@ from .containers import (
 from .contents import FilePart, checked_path, is_folder_name, is_hdf5, is_safetensors, is_zarr
 from .load_and_save import array_file, load, local_array
 from .replacement import remove_ended, replace_file
-from .slabs import as_file_error, identity_of, on_all, on_first, one_file
+from .slabs import as_file_error, on_all, on_first, one_file
 
 ALL = FilePart(None, None, None, None)
 MOST_BITS = 2**13  # of an integer, which Python converts to decimal text
@@ -512,7 +512,7 @@ class FileContents(Mapping[str, Any]):
         return array if desc is target else move(array, target)
 
     def _check_unchanged(self) -> None:
-        if identity_of(self._container.index) != self._identity:
+        if self._container.identity() != self._identity:
             raise FileError(f"{self.path} was replaced or changed since it was opened: open it again")
 
 

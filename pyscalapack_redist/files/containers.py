@@ -38,7 +38,7 @@ from .contents import (
 from .hdf5 import check_closed, opened_file
 from .hdf5 import library as hdf5_library
 from .replacement import bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
-from .safetensors import tensors
+from .safetensors import is_index, read_index, tensors
 from .slabs import identity_of
 from .zarr_store import check_array_store, metadata_file
 from .zarr_store import library as zarr_library
@@ -232,9 +232,13 @@ class ReadableContainer(ABC):
         """The values of some entries."""
 
     def contents(self) -> tuple[dict[str, Entry], dict[str, Any]]:
-        """The entries, and facts that identify the file."""
+        """The entries, and facts that identify the files."""
         check_ordinary(self.name)
-        return dict(sorted(self.read().items())), identity_of(self.index)
+        return dict(sorted(self.read().items())), self.identity()
+
+    def identity(self) -> dict[str, Any]:
+        """Facts that identify each file whose replacement would change entries."""
+        return {self.index: identity_of(self.index)}
 
     def place(self, name: str, entry: Entry) -> Place:
         """Where an array of all ranks is read."""
@@ -324,6 +328,18 @@ class SafetensorsFile(ReadableContainer):
 
     def holds_several(self) -> bool:
         return True
+
+    def identity(self) -> dict[str, Any]:
+        index = super().identity()
+        shards = set(read_index(self.name).values()) if is_index(self.name) else ()
+        return index | {path: identity_of(path) for path in sorted(shards)}
+
+    def place(self, name: str, entry: Entry) -> Place:
+        if not name.strip("/") or "\0" in name:
+            raise FileError(
+                f"{self.name} has a tensor named {name!r}, which dataset= cannot be: rename it, or load the others by names="
+            )
+        return super().place(name, entry)
 
     def read(self) -> dict[str, Entry]:
         return {

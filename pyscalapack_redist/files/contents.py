@@ -438,9 +438,8 @@ class FilePart:
         try:
             parts = sub_array([BlockCyclic(n, max(1, n), 1) for n in shape], key)
         except DescriptorError as error:
-            raise FileError(
-                f"window = {self._text} of {name}, which holds an array of shape {shape}: {error}"
-            ) from None
+            window = "" if self.window is None else f"window = {self._text} of "
+            raise FileError(f"{window}{name}, which holds an array of shape {shape}: {error}") from None
         return tuple(slice(part.offset, part.offset + part.n) for part in parts)
 
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Hdf5(ArrayFile):
                     check_links(h5py, file, self._dataset, name)
                     if not isinstance(file.get(self._dataset), h5py.Dataset | None):
                         raise FileError(f"{name}: {self._dataset} is a group: give another dataset=")
-                    make_dataset(h5py, file, self._dataset, array)
+                    make_dataset(h5py, file, self._dataset, array, name)
                     dataset = file[self._dataset]
                     if not has_filters(dataset) and not may_be_confused(h5py, dataset):
                         allocate_chunks(h5py, dataset, tuple([slice(0, n) for n in array.shape]))
@@ -187,6 +187,8 @@ def _refusal(path: str, name: str, text: str) -> str:
             f"{name} is open in another program, or on another rank ({text}): close it there; if nobody has it open, its file "
             "system may have no locks: set HDF5_USE_FILE_LOCKING=FALSE in the environment"
         )
+    if "already open for read-only" in text:
+        return f"{name} is open in this program to be read ({text}): close it first, on each rank"
     if "already open for" in text:
         return (
             f"{name} is being written by another program, perhaps for SWMR ({text}): close it there; if that program was "
@@ -210,12 +212,13 @@ def check_closed(h5py: Any, file: Any, name: str) -> None:
 # -- data sets
 
 
-def make_dataset(h5py: Any, file: Any, name: str, array: FileArray) -> None:
+def make_dataset(h5py: Any, file: Any, dataset: str, array: FileArray, name: str) -> None:
     """Make a data set for an array; an old one stays if it can hold the array, else its attributes and properties do.
 
-    The space of a new one is allocated, if it is contiguous, but nothing written there: all ranks will do that.
+    The space of a new one is allocated, if it is contiguous, but nothing written there: all ranks will do that. `name` is the
+    file's name in errors.
     """
-    old = file.get(name)
+    old = file.get(dataset)
     if old is not None and _can_hold(h5py, file, old, array):
         if old.shape != array.shape:
             old.resize(array.shape)
@@ -233,13 +236,21 @@ def make_dataset(h5py: Any, file: Any, name: str, array: FileArray) -> None:
     elif not array.shape or 0 not in array.shape:
         properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    attributes, dimensions = ({}, []) if old is None else (_attributes(old), _dimensions(old))
+    attributes, dimensions = ([], []) if old is None else (_attributes(h5py, file, old, name), _dimensions(file, old))
     if old is not None:
-        old = None  # as long as it is open, HDF5 keeps its space
-        del file[name]
-    new = file.create_dataset(name, array.shape, array.dtype, dcpl=properties, **options)
-    for key, (value, shape, dtype) in attributes.items():
-        new.attrs.create(key, value, shape, dtype)
+        if file.id.links.get_info(dataset.encode()).type == h5py.h5l.TYPE_HARD:  # else only the link goes
+            _check_unreferenced(h5py, file, old, name)
+            for dimension in old.dims:  # the scales would refer to what is gone
+                for scale in dimension.values():
+                    dimension.detach_scale(scale)
+        old = dimension = None  # as long as it is open, HDF5 keeps its space
+        del file[dataset]
+    new = file.create_dataset(dataset, array.shape, array.dtype, dcpl=properties, **options)
+    for attribute in attributes:
+        with _copied(attribute.key, dataset, name):
+            number = h5py.h5a.create(new.id, attribute.key, attribute.stored, attribute.space)
+            if attribute.values is not None:
+                number.write(attribute.values, attribute.memory)
     for k, (label, scales) in enumerate(dimensions[: len(array.shape)]):
         if label:
             new.dims[k].label = label
@@ -287,16 +298,76 @@ def is_narrow(h5py: Any, dataset: Any) -> bool:
     return stored.get_class() in (h5py.h5t.INTEGER, h5py.h5t.FLOAT) and stored != h5py.h5t.py_create(dataset.dtype)
 
 
-def _attributes(dataset: Any) -> dict[str, tuple[Any, Any, Any]]:
-    """Attributes: values, shapes and dtypes; but for those of dimensions."""
-    numbers = {key: dataset.attrs.get_id(key) for key in dataset.attrs if key not in OF_DIMENSIONS}
-    return {key: (dataset.attrs[key], number.shape, number.dtype) for key, number in numbers.items()}
+class Attribute(NamedTuple):
+    """An attribute as HDF5 has it: types in the file and in memory, and the values there; None if it has none."""
+
+    key: bytes
+    stored: Any
+    space: Any
+    memory: Any
+    values: NDArray[Any] | None
 
 
-def _dimensions(dataset: Any) -> list[tuple[str, list[Any]]]:
-    """The label of each dimension, and its dimension scales."""
+def _attributes(h5py: Any, file: Any, dataset: Any, name: str) -> list[Attribute]:
+    """Attributes but for those of dimensions. Python's values do not have all that HDF5 has, so elements are bytes."""
+    h5t, keys = h5py.h5t, list[bytes]()
+    h5py.h5a.iterate(dataset.id, keys.append)
+    attributes = []
+    for key in keys:
+        if key.decode(errors="replace") in OF_DIMENSIONS:
+            continue
+        with _copied(key, dataset.name, name):
+            number = h5py.h5a.open(dataset.id, key)
+            stored, space = number.get_type().copy(), number.get_space()
+            if stored.detect_class(h5t.REFERENCE) and dataset.file.filename != file.filename:
+                raise ValueError(f"it refers to objects of {dataset.file.filename}")
+            is_text = isinstance(stored, h5t.TypeStringID)
+            points = any(stored.detect_class(kind) for kind in (h5t.VLEN, h5t.REFERENCE))
+            points |= stored.is_variable_str() if is_text else stored.detect_class(h5t.STRING)  # of compounds any text
+            memory, values = (h5t.py_create(number.dtype), number.dtype) if points else (stored, f"V{stored.get_size()}")
+            if space.get_simple_extent_type() == h5py.h5s.NULL:
+                attributes.append(Attribute(key, stored, space, None, None))
+            else:
+                elements = np.empty(number.shape, values)
+                number.read(elements, memory)
+                attributes.append(Attribute(key, stored, space, memory, elements))
+    return attributes
+
+
+@contextmanager
+def _copied(key: bytes, dataset: str, name: str) -> Iterator[None]:
+    """Name the attribute that cannot be copied, and say what to do."""
+    with named_errors(
+        f"{name}: {dataset} is made anew, but its attribute {key.decode(errors='replace')!r} cannot be copied: remove that by "
+        "h5py, or give another dataset="
+    ):
+        yield
+
+
+def _dimensions(file: Any, dataset: Any) -> list[tuple[str, list[Any]]]:
+    """The label of each dimension, and its dimension scales, which must be in the same file."""
     labels = [*dataset.attrs.get(OF_DIMENSIONS[0], ()), *[""] * dataset.ndim]  # HDF5 crashes if the file has too few
-    return [(label, dimension.values()) for label, dimension in zip(labels, dataset.dims, strict=False)]
+    is_here = dataset.file.filename == file.filename
+    return [(label, each.values() if is_here else []) for label, each in zip(labels, dataset.dims, strict=False)]
+
+
+def _check_unreferenced(h5py: Any, file: Any, dataset: Any, name: str) -> None:
+    """Raise a FileError if another name or data set means this one, which is to be replaced."""
+    count = h5py.h5o.get_info(dataset.id).rc
+    if count > 1:
+        raise FileError(
+            f"{name}: {dataset.name} cannot hold the new array in its place, and has {count} names (hard links), of which the "
+            "others would keep the old elements: give another dataset=, or remove it by h5py before"
+        )
+    for reference, _ in dataset.attrs.get(OF_DIMENSIONS[2], ()):
+        try:
+            other = file[reference].name
+        except (KeyError, OSError, RuntimeError, ValueError):
+            continue  # it has gone
+        raise FileError(
+            f"{name}: {dataset.name} cannot hold the new array in its place, and is a dimension scale of {other}: give another "
+            "dataset=, or detach it by h5py before (dims[k].detach_scale)"
+        )
 
 
 def check_links(h5py: Any, file: Any, dataset: str, name: str) -> None:

@@ -105,8 +105,8 @@ def _template(h5py: Any, dataset: Any) -> bytes:
     properties = dataset.id.get_create_plist()
     properties.set_alloc_time(h5py.h5d.ALLOC_TIME_INCR)
     with h5py.File(IN_MEMORY, "w", driver="core", backing_store=False, block_size=GROWTH) as file:
-        space = h5py.h5s.create_simple(dataset.shape)
-        h5py.h5d.create(file.id, NAME.encode(), dataset.id.get_type().copy(), space, properties)
+        stored, space = dataset.id.get_type().copy(), dataset.id.get_space()  # with its limits, which chunks may need
+        h5py.h5d.create(file.id, NAME.encode(), stored, space, properties)
         file.flush()
         return bytes(file.id.get_file_image())
 

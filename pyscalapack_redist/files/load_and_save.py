@@ -573,6 +573,8 @@ def shape_to_load(path: object, dataset: object, window: Window, group: MPIGroup
     def read() -> tuple[int, ...]:
         if is_source(path):
             name, array = _read_source(path, dataset)
+            if not array.shape:
+                raise FileError(f"{name} holds one number, and no array: source[()] is that number")
         else:
             name, array = checked_path(path, dataset), _read_description(path, dataset)
         part.check(name, False)

@@ -136,7 +136,7 @@ def read_index(path: str) -> dict[str, str]:
             not isinstance(name, str)
             or name in ("", os.curdir, os.pardir)
             or os.path.basename(name) != name
-            or "\0" in name
+            or any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in name)
         ):
             raise FileError(
                 f"{path} says that {tensor!r} is in {name!r}: it must be the name of a file beside the index"
@@ -153,17 +153,26 @@ def _read_tensors(path: str) -> dict[str, Tensor]:
     check_ordinary(path)
     with open(path, "rb") as file:
         size, length = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
-        if size < 8 or length > LONGEST:
+        if size < 8:
+            raise FileError(f"{path} ({size} bytes) is no safetensors file: the format begins with 8 bytes of length")
+        if length > LONGEST:
             raise FileError(f"{path} ({size} bytes) is no safetensors file: its header would have {length} bytes")
         if size < 8 + length:
             raise FileError(f"{path} is cut short: it has {size} bytes, but its header ends at byte {8 + length}")
         header = _parsed(path, file.read(length))
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise FileError(f"{path} is no safetensors file: its __metadata__ is {shown(metadata)}, not texts by name")
     found = {name: _tensor_of(path, name, entry, 8 + length, size) for name, entry in header.items()}
     in_order = sorted(found, key=lambda name: (found[name].start, found[name].end))
     for before, name in itertools.pairwise(in_order):
         if found[name].start < found[before].end:
             raise FileError(f"{path} is no safetensors file: tensors {before!r} and {name!r} share bytes")
+    # The format has no other bytes, in which other content could hide.
+    ends = [8 + length, *(found[name].end for name in in_order)]
+    for end, start in zip(ends, [*(found[name].start for name in in_order), size], strict=True):
+        if start != end:
+            raise FileError(f"{path} is no safetensors file: bytes {end} to {start} are of no tensor")
     return found
 
 
@@ -176,7 +185,7 @@ def _parsed(path: str, text: bytes) -> dict[str, Any]:
         return dict(pairs)
 
     try:
-        parsed = json.loads(text, object_pairs_hook=once)
+        parsed = json.loads(text.decode(), object_pairs_hook=once)  # of bytes Python takes other encodings too
         if not isinstance(parsed, dict):
             raise ValueError("it is not an object")
     except (ValueError, RecursionError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -16,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..adapters.adapter import adapter_of
+from ..adapters.tensors import array_of
 from ..comm.groups import MPIGroup
-from ..errors import FileError
+from ..errors import FileError, shown
 from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
+from ..layout.dtypes import foreign_dtypes
 from .contents import FileArray, FilePart, named_errors
 from .safetensors import numpy_dtype
 from .slabs import Slab, StoredArray, on_first
@@ -50,7 +53,7 @@ class Source(StoredArray):
 
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
         with named_errors(self.name):
-            part = file[_in_domain(file, array.within(slab.own))]
+            part = _slice(file, _in_domain(file, array.within(slab.own)), self.name, array.dtype)
             if np.ma.is_masked(part):
                 raise FileError(f"{self.name} has masked elements: fill them before; {AS_STORED}")
             elements = np.asarray(part)
@@ -118,7 +121,7 @@ def _dtype_of(source: Any, ndim: int, name: str) -> np.dtype[Any]:
     try:
         return np.dtype(own if own is not None else object)
     except TypeError:
-        return np.asarray(source[(slice(0, 0),) * ndim]).dtype
+        return np.asarray(_slice(source, (slice(0, 0),) * ndim, name)).dtype
 
 
 def _chunks_of(source: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -131,8 +134,28 @@ def _chunks_of(source: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if not isinstance(chunks, tuple | list) or len(chunks) != len(shape) or not any(chunks) or not math.prod(shape):
         return None
     # xarray has the lengths of all chunks along a dimension, which all but the last one have in common.
-    lengths = [each[0] if isinstance(each, tuple) else each for each in chunks]
-    return tuple(min(operator.index(each or n), n) for each, n in zip(lengths, shape, strict=True))
+    lengths = [next(iter(each), 0) if isinstance(each, tuple) else each for each in chunks]
+    lengths = [operator.index(each or n) for each, n in zip(lengths, shape, strict=True)]
+    if min(lengths) < 1:
+        raise FileError(f"{name_of(source)} has chunks = {shown(chunks)}: their lengths must be at least 1")
+    return tuple(map(min, lengths, shape))
+
+
+def _slice(source: Any, region: tuple[slice, ...], name: str, dtype: np.dtype[Any] | None = None) -> Any:
+    """A slice; of PyTorch a NumPy array, as NumPy does not take its elements of 8 and 16 bits, nor those to conjugate."""
+    try:
+        part = source[region]
+    except TypeError as error:
+        if dtype is None or not foreign_dtypes(dtype):
+            raise
+        raise FileError(
+            f"{name} has elements of {dtype}, which its library does not give to NumPy ({error}): load them from the file, by "
+            "its name"
+        ) from error
+    torch = sys.modules.get("torch")  # loaded already, if there is a tensor
+    if torch is None or not isinstance(part, torch.Tensor):
+        return part
+    return array_of(name, part.resolve_conj().resolve_neg())
 
 
 def _in_domain(source: Any, region: tuple[slice, ...]) -> tuple[slice, ...]:

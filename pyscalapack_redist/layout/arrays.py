@@ -13,6 +13,7 @@ from ..errors import ArrayError
 
 LINE_BYTES = 64  # bytes of a cache line
 LARGE = 2**16  # bytes from which an array is aligned to cache lines
+MOST = int(np.iinfo(np.intp).max)  # bytes of an array of NumPy, also of one without elements whose other lengths are so long
 
 
 def new_array(shape: tuple[int, ...], dtype: DTypeLike, order: str, zeroed: bool = False) -> NDArray[Any]:
@@ -31,9 +32,16 @@ def new_array(shape: tuple[int, ...], dtype: DTypeLike, order: str, zeroed: bool
         Which dimension runs fastest in memory.
     zeroed : bool
         Whether all elements are 0.
+
+    Raises
+    ------
+    MemoryError
+        There is not so much, or NumPy has no such lengths, which for it is a ValueError.
     """
     kind, make = np.dtype(dtype), np.zeros if zeroed else np.empty
     nbytes = math.prod(shape) * kind.itemsize
+    if nbytes + LINE_BYTES > MOST or (not nbytes and math.prod(n or 1 for n in shape) * kind.itemsize > MOST):
+        raise MemoryError(f"an array of shape {shape} of {kind} is larger than NumPy's arrays can be")
     if nbytes < LARGE or kind.hasobject or kind.subdtype is not None:
         return make(shape, kind, order=order)  # type: ignore[call-overload,no-any-return]
     memory = make(nbytes + LINE_BYTES - 1, np.uint8)

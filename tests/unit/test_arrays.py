@@ -231,3 +231,6 @@ def test_without_memory_for_a_new_array_its_layout_is_named() -> None:
     words = r"the new local array of Descriptor\(1073741824 x 33554432, .*; give out=, .* overwrite=True"
     with pytest.raises(MemoryError, match=words):
         make_out(desc, F8)
+    for shape in ((2**40, 2**40), (0, 2**62, 2**62)):  # for NumPy a ValueError
+        with pytest.raises(MemoryError, match=r"is larger than NumPy's arrays can be"):
+            new_array(shape, F8, "F")

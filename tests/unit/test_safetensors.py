@@ -34,8 +34,8 @@ def test_tensors_lie_behind_the_header_in_any_order(tmp_path: Path) -> None:
         "c": entry("I64", [], [24, 32]),
         "a": entry(),
     }
-    path.write_bytes(content(header, 40))
-    first = len(path.read_bytes()) - 40
+    path.write_bytes(content(header, 32))
+    first = len(path.read_bytes()) - 32
     found = read_header(str(path))
     assert {name: (array.dtype.str, array.shape, array.offset - first) for name, array in found.items()} == {
         "a": ("<f4", (2, 3), 0),
@@ -46,7 +46,7 @@ def test_tensors_lie_behind_the_header_in_any_order(tmp_path: Path) -> None:
 
 
 WRONG = [
-    (b"", r"\(0 bytes\) is no safetensors file"),
+    (b"", r"\(0 bytes\) is no safetensors file: the format begins with 8 bytes"),
     ((2**62).to_bytes(8, "little"), "its header would have 4611686018427387904 bytes"),
     (content({"a": entry()}, 24)[:30], "is cut short: it has 30 bytes, but its header ends at byte"),
     (content({"a": entry()}, 23), "is cut short: it has .* bytes, but tensor 'a' ends at byte"),
@@ -63,8 +63,15 @@ WRONG = [
     (content({"a": entry(shape=[2.0, 3])}, 24), "tensor 'a' is described by"),
     (content({"a": entry(offsets=[24, 0])}, 24), "tensor 'a' is described by"),
     (content({"a": entry(offsets=[0, 24, 48])}, 48), "tensor 'a' is described by"),
-    (content({"a": entry(shape=[2, 4])}, 32), r"tensor 'a' of shape \(2, 4\) of F32 has 32 bytes, not 24"),
+    (content({"a": entry(shape=[2, 4])}, 24), r"tensor 'a' of shape \(2, 4\) of F32 has 32 bytes, not 24"),
     (content({"a": entry(), "b": entry(offsets=[20, 44])}, 44), "tensors 'a' and 'b' share bytes"),
+    (content({"a": entry(offsets=[8, 32])}, 32), r"no safetensors file: bytes \d+ to \d+ are of no tensor"),
+    (content({"a": entry(), "b": entry(offsets=[28, 52])}, 52), r"no safetensors file: bytes \d+ to \d+ are of no tensor"),
+    (content({"a": entry()}, 25), r"no safetensors file: bytes \d+ to \d+ are of no tensor"),
+    (content({"__metadata__": "x", "a": entry()}, 24), "its __metadata__ is 'x', not texts by name"),
+    (content({"__metadata__": {"x": 5}, "a": entry()}, 24), "its __metadata__ is {'x': 5}, not texts by name"),
+    (content(json.dumps({"a": entry()}).encode("utf-16"), 24), "its JSON is wrong: 'utf-8' codec"),
+    (content(json.dumps({"a": entry()}).encode("utf-8-sig"), 24), "its JSON is wrong: Unexpected UTF-8 BOM"),
     (content({"a": entry("F4")}, 24), "x.safetensors: a has elements of F4, which NumPy does not have: only BOOL, "),
 ]
 
@@ -102,7 +109,7 @@ def test_sharded_models(tmp_path: Path) -> None:
     index.write_text(json.dumps({"weight_map": {"a": shard.name, "b": shard.name}}))
     with pytest.raises(psr.FileError, match=r"says that 'b' is in .*x-1\.safetensors, which has no such tensor"):
         tensors(str(index))
-    for name in ("../x-1.safetensors", "/etc/passwd", "..", "", "a\0b", 3, "sub/x.safetensors"):
+    for name in ("../x-1.safetensors", "/etc/passwd", "..", "", "a\0b", "\ud800", 3, "sub/x.safetensors"):
         index.write_text(json.dumps({"weight_map": {"a": name}}))
         with pytest.raises(psr.FileError, match="must be the name of a file beside the index"):
             psr.shape_of(index, dataset="a")

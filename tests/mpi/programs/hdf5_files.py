@@ -219,6 +219,90 @@ def small_ones(folder: Path) -> None:
         assert psr.shape_of(path, dataset="scalar", comm=WORLD) == ()
 
 
+def made_anew(folder: Path) -> None:
+    """What refers to a data set that cannot hold the new array: kept right, or the save is refused and the file stays."""
+    path, desc = folder / "anew.h5", psr.Descriptor((6, 4), 2, psr.ProcessGrid((SIZE, 1), WORLD))
+    longer, numbers = psr.Descriptor((7, 4), 2, desc.grid), np.arange(24.0).reshape(6, 4)
+    text = h5py.string_dtype("ascii")
+
+    def make() -> None:
+        with h5py.File(path, "w") as file:
+            file["data"], file["scale"], file["named"] = numbers, np.ones((6, 4)), numbers
+            file["other"], file["soft"] = file["named"], h5py.SoftLink("/named")
+            file["scale"].make_scale("x")
+            for name in ("data", "named"):
+                file[name].dims[0].attach_scale(file["scale"])
+            attributes = file["data"].attrs
+            attributes.create("latin", b"caf\xe9", dtype=text)
+            attributes.create("latins", [b"\xe9", b"e"], dtype=text)
+            attributes.create("array", np.arange(3.0), dtype=np.dtype("(3,)f8"))
+            attributes["empty"], attributes["refers"] = h5py.Empty("f4"), file["scale"].ref
+
+    def told(file: Any) -> list[Any]:
+        numbers = [h5py.h5a.open(file["data"].id, name) for name in (b"latin", b"latins", b"array", b"empty", b"refers")]
+        texts = [np.empty(number.shape, object) for number in numbers[:2]]
+        for number, elements in zip(numbers, texts, strict=False):
+            number.read(elements, h5py.h5t.py_create(text))
+        return [each.get_type().encode() for each in numbers] + [each.tolist() for each in texts]
+
+    on_first(make)
+    content = path.read_bytes()
+    for name, message in (("named", "has 2 names"), ("scale", "is a dimension scale of /(data|named|other): give another")):
+        with pytest.raises(psr.FileError, match=rf"anew\.h5: /{name} cannot hold the new array in its place, and {message}"):
+            psr.save(longer, longer.zeros(), path, dataset=name)
+        WORLD.Barrier()
+        assert path.read_bytes() == content
+        psr.save(desc, desc.zeros() + 5, path, dataset=name)  # in its place
+        on_first(lambda: path.write_bytes(content))
+    with h5py.File(path, "r") as file:
+        before = told(file)
+    WORLD.Barrier()
+    outer = folder / "outer.h5"
+
+    def link() -> None:
+        with h5py.File(outer, "w") as file:
+            file["data"] = h5py.ExternalLink(path.name, "/data")
+            file["named"] = h5py.ExternalLink(path.name, "/named")
+
+    on_first(link)
+    with pytest.raises(psr.FileError, match=r"its attribute 'refers' cannot be copied: .* give another dataset=: it refers to"):
+        psr.save(longer, longer.zeros(), outer)
+    WORLD.Barrier()
+    psr.save(longer, longer.zeros(), outer, dataset="named")
+    with h5py.File(outer, "r") as file:
+        assert (file["named"].shape, len(file["named"].dims[0])) == ((7, 4), 0)
+    WORLD.Barrier()
+    assert path.read_bytes() == content
+    for name in ("data", "soft"):
+        psr.save(longer, longer.zeros() + 3, path, dataset=name)
+        WORLD.Barrier()
+    with h5py.File(path, "r") as file:
+        data, scale = file["data"], file["scale"]
+        assert told(file) == before
+        assert np.array_equal(data.attrs["array"], np.arange(3.0))
+        assert file[data.attrs["refers"]] == scale
+        assert (data.dims[0][0], file["soft"].dims[0][0]) == (scale, scale)
+        assert sorted(file[each].name for each, _ in scale.attrs["REFERENCE_LIST"]) == ["/data", "/named", "/soft"]
+        assert np.array_equal(file["named"], numbers)
+    WORLD.Barrier()
+
+
+def small_chunks(folder: Path) -> None:
+    """Chunks with filters that are larger than the data set, which may grow."""
+    path, desc = folder / "grows.h5", psr.Descriptor((2, 4), 2, psr.ProcessGrid((SIZE, 1), WORLD))
+
+    def make() -> None:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("data", data=np.ones((6, 4)), chunks=(4, 4), maxshape=(None, 4), compression="gzip")
+
+    on_first(make)
+    psr.save(desc, desc.zeros() + 7, path)
+    psr.save(desc[:1, :], desc.zeros() + 8, path, window=np.s_[1:, :])
+    assert np.array_equal(psr.load(path, WORLD).gather(None), [[7] * 4, [8] * 4])  # type: ignore[arg-type]
+    assert facts(path)[1:6] == ((2, 4), np.dtype("d"), (4, 4), (None, 4), "gzip")
+    WORLD.Barrier()
+
+
 def user_blocks_of_old_versions(folder: Path) -> None:
     """Where HDF5 tells offsets of chunks without the user block, it is counted in."""
     path, desc = folder / "block.h5", psr.Descriptor((6, 4), 2, psr.ProcessGrid((SIZE, 1), WORLD))
@@ -317,6 +401,14 @@ sys.stdin.read()
         file.close()
     WORLD.Barrier()
     assert np.array_equal(psr.load(desc, path), desc.zeros() + 7)
+    if RANK == 0:
+        file = h5py.File(path, "r")
+    WORLD.Barrier()
+    with pytest.raises(psr.FileError, match=r"locked\.h5 is open in this program to be read .*: close it first"):
+        psr.save(desc, desc.zeros(), path, window=...)
+    if RANK == 0:
+        file.close()
+    WORLD.Barrier()
     assert not [name for name in os.listdir(folder) if name.endswith(".part")]
 
 
@@ -388,6 +480,8 @@ def main() -> None:
             raise
     slabs.SLAB_BYTES, hdf5_storage.UNIT_BYTES = 10**7, 10**6
     small_ones(folder)
+    made_anew(folder)
+    small_chunks(folder)
     full_disk(folder)
     user_blocks_of_old_versions(folder)
     opened_elsewhere(folder)

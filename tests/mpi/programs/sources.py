@@ -254,6 +254,10 @@ def models(folder: Path) -> None:
     for name, whole in (each for tensors in parts.values() for each in tensors.items()):
         assert np.array_equal(model[name].gather(None), whole), name  # type: ignore[arg-type]
     fails("several arrays go into HDF5", lambda: psr.save({"x": contents["x"]}, folder / "new.safetensors"))
+    contents, first = psr.open(index, WORLD), parts["x-1.safetensors"]
+    on_first(lambda: save_file({**first, "three": -first["three"]}, folder / "x-1.safetensors"))
+    fails("was replaced or changed since it was opened", lambda: contents.load(names=("layers/1",)))
+    on_first(lambda: save_file(first, folder / "x-1.safetensors"))
 
     spans: list[range] = []
     read = binary_file.read_bytes
@@ -272,6 +276,8 @@ def models(folder: Path) -> None:
         fails("cannot be written: use a name in .npy", lambda path=path: psr.save(DESC, local, path))
     fails("order = 'F' is for raw files", lambda: psr.load(DESC, only, order="F"))
     fails("offset = 8 is for raw files", lambda: psr.load(DESC, only, dtype="d", offset=8))
+    on_first(lambda: save_file({"/": WHOLE, "x": WHOLE}, folder / "named.safetensors"))
+    fails("has a tensor named '/', which dataset= cannot be", lambda: psr.load(folder / "named.safetensors", WORLD))
     fails("has no tensor 'y'; it has 'x': give dataset=", lambda: psr.load(DESC, only, dataset="y"))
     fails(
         "x.safetensors.index.json holds several tensors; it has 'layers.0.weight', 'half'",
@@ -324,6 +330,8 @@ def refused() -> None:
             {},
         ),
         ("window = [3:40] of source (ndarray), which holds an array of shape (30, 20)", WHOLE, {"window": np.s_[3:40]}),
+        ("source (Recorded) has chunks = (-5, 4): their lengths must be", Recorded(WHOLE, chunks=(-5, 4)), {}),
+        ("source (Recorded) has chunks = ((-3, 33), (20,))", Recorded(WHOLE, chunks=((-3, 33), (20,))), {}),
         ("source (Recorded) has elements of F4, which NumPy does not have", Recorded(WHOLE, dtype="F4"), {}),
     ]
     for text, source, options in cases:
@@ -349,8 +357,10 @@ def refused() -> None:
         psr.load(one_process, None)
     with pytest.raises(psr.FileError, match=r"path = 3 must be a str or a pathlib\.Path"):
         psr.load(3, MPI.COMM_SELF)  # type: ignore[call-overload]
-    with pytest.raises(psr.DescriptorError, match=r"shape = \(\) must have at least one dimension"):
+    with pytest.raises(psr.FileError, match=r"source \(ndarray\) holds one number, and no array"):
         psr.load(np.array(3.0), WORLD)
+    with pytest.raises(psr.FileError, match=r"^source \(Recorded\), which holds an array of shape \(-1, 9\): n = -1"):
+        psr.load(Recorded(WHOLE, shape=(-1, 9)), WORLD)
     WORLD.Barrier()
     if SIZE == 1:
         return
@@ -365,6 +375,28 @@ def refused() -> None:
     with pytest.raises(psr.CollectiveError, match=r"desc must be the same|the arguments for the file must be the same"):
         psr.load(WHOLE if RANK else WHOLE.T, WORLD)
     assert np.array_equal(psr.load(WHOLE, WORLD).gather(None), WHOLE)  # type: ignore[arg-type]
+
+
+def tensors_of_torch(folder: Path) -> None:
+    """Elements that NumPy does not take from PyTorch: read, or an error that says what to do."""
+    import ml_dtypes
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    path, whole = folder / "torch.safetensors", torch.from_numpy(WHOLE % 7)
+    on_first(lambda: save_file({"x": whole.to(torch.bfloat16)}, path))
+    imaginary = torch.complex(whole, whole).conj()
+    for tensor in (whole.to(torch.bfloat16), whole.to(torch.float8_e4m3fn), imaginary.imag, imaginary):
+        local = psr.load(DESC, tensor)
+        assert local.dtype.name == str(tensor.dtype).removeprefix("torch.")
+        values = tensor.resolve_conj().to(torch.complex128).numpy()
+        assert np.array_equal(local.astype(values.dtype), DESC.from_function(lambda i, j, v=values: v[i, j], values.dtype))
+    with safe_open(path, "pt") as file:
+        assert psr.load(DESC, file.get_slice("x")).dtype == ml_dtypes.bfloat16
+    with pytest.raises((psr.ArrayError, psr.CollectiveError), match=r"source \(Tensor\) requires a gradient.*detach"):
+        psr.load(DESC, whole.clone().requires_grad_())
+    WORLD.Barrier()
 
 
 def scaled_in_netcdf(folder: Path) -> None:
@@ -410,6 +442,8 @@ def main() -> None:
         refused()
     if "safetensors" in names:
         models(folder)
+    if "torch" in names:
+        tensors_of_torch(folder)
     if "netCDF4" in names:
         scaled_in_netcdf(folder)
     if RANK == 0:
