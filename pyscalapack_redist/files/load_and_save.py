@@ -213,6 +213,7 @@ def load(
         options |= {"window": window, "shape": shape, "progress": progress, "layout": layout}
         comm = path if comm is None else comm
         checkpoint = load_above("files.checkpoint")
+        desc = checkpoint.name_to_load(desc, comm)
         if names is not None or layouts is not None or (dataset is None and checkpoint.holds_several(desc, comm)):
             return checkpoint.load_entries(desc, comm, names, layouts, options)
         if dataset is not None and is_folder_name(desc):
@@ -576,6 +577,10 @@ def shape_to_load(path: object, dataset: object, window: Window, group: MPIGroup
         else:
             name, array = checked_path(path, dataset), _read_description(path, dataset)
         part.check(name, False)
+        if not array.shape and dataset is not None:
+            raise FileError(
+                f"{name}: {dataset!r} is one number, no array: load(path, comm, names=({dataset!r},)) has it in a dict"
+            )
         return shape_of_region(part.region(array.shape, name))
 
     return on_first(group, read)
