@@ -16,7 +16,7 @@ import shutil
 import stat
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -115,8 +115,8 @@ def check_text(what: str, text: object) -> None:
         raise FileError(f"{what} = {shown(text)} has a NUL or a surrogate, which HDF5 cannot hold: remove it")
 
 
-def check_names(names: list[Any]) -> None:
-    """Raise a FileError for a name that a format cannot have, or that is also a group of another name."""
+def check_names(names: Sequence[Any], existing: Collection[str] = ()) -> None:
+    """Raise a FileError for a name that a format cannot have, or that is also a group of another one, or of an existing one."""
     for name in names:
         check_text("the name of an entry", name)
         if any(part in ("", ".", "..") for part in name.split("/")):
@@ -131,8 +131,8 @@ def check_names(names: list[Any]) -> None:
         for part in name.split("/"):
             if part in OF_ZARR or part.startswith("__") or not part.strip(".") or PART.fullmatch(part):
                 raise FileError(f"the name of an entry = {name!r} has {part!r}, which files need: give another name")
-    known = set(names)
-    for name in names:
+    known = {*names, *existing}
+    for name in known:
         for group in _groups(name):
             if group in known:
                 raise FileError(f"the name {group!r} is an entry, and a group in {name!r}: rename one")
@@ -152,7 +152,12 @@ def checked_attribute(value: Any) -> Any:
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     if isinstance(value, bytes):
-        value = value.decode()
+        try:
+            value = value.decode()
+        except UnicodeDecodeError as error:
+            raise ArrayError(
+                f"{shown(value)} is no UTF-8 ({error}): give a NumPy array of its bytes, of dtype uint8"
+            ) from None
     if isinstance(value, str):
         check_text("an attribute", value)
         return str.__str__(value)
@@ -179,9 +184,11 @@ def _numbers(value: Any) -> np.ndarray[Any, Any]:
         array = np.array(value)
     except ValueError:  # lists of several lengths
         return np.array(None)
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray) and array.dtype.kind in "biufc":
         given = np.array(value, object)
-        if any(number == number and number != own for number, own in zip(given.flat, array.flat, strict=True)):
+        if array.dtype.kind == "f" and all(isinstance(number, int) for number in given.flat) and array.size:
+            return given
+        if any(number == number and number != own.item() for number, own in zip(given.flat, array.flat, strict=True)):
             return given
     return array
 
@@ -343,7 +350,7 @@ class Container(ReadableContainer):
                     f"{self.name} has an entry {name!r}, and append=True adds new ones: give another name, or save all "
                     "entries without append"
                 )
-        check_names([*existing, *names])
+        check_names(names, existing)
 
 
 def container_of(name: str) -> Container:
@@ -812,7 +819,7 @@ def _others(folder: str) -> Iterator[str]:
 
 def _plain(stored: Any) -> Any:
     """What zarr gives for an array of no dimensions, without its wrapping."""
-    return stored[()] if getattr(stored, "shape", None) == () else stored
+    return stored[()] if isinstance(stored, np.ndarray) and not stored.shape else stored
 
 
 class Folder(Container):
