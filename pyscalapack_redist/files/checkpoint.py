@@ -135,8 +135,7 @@ def save_entries(
             places = on_first(group, lambda: container.create(temporary, target, table, exists and appends, not is_one))
             for name, place in places.items():
                 _write(group, place, arrays[name], table[name].dtype, progress)
-            if appends:
-                on_first(group, container.complete)
+            on_first(group, container.complete)
 
         if adds_in_place:
             write(container.target, container.target)

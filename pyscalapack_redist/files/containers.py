@@ -8,6 +8,7 @@ rank alone. What makes an entry's kind come back is an attribute of its data set
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import math
 import os
@@ -323,7 +324,7 @@ class Container(ReadableContainer):
         """Make all data sets at `path`, those of values with their contents; the places of the arrays of all ranks."""
 
     def complete(self) -> None:
-        """Give what `create` has added to an existing container its names, when all of it is written."""
+        """When all is written, give what `create` has added to an existing container its names."""
 
     @abstractmethod
     def discard(self) -> None:
@@ -832,6 +833,7 @@ class Folder(Container):
         self.target = os.path.join(self.name, INDEX)
         self._subfolder, self._is_new = "", False
         self._old: bytes | None = None
+        self._appends, self._locked = False, ExitStack()
         self._mode: int | None = None
 
     @property
@@ -871,7 +873,7 @@ class Folder(Container):
     def create(
         self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
     ) -> dict[str, Place]:
-        self._old = self._index_text()
+        self._old, self._appends = self._index_text(), appends
         self._mode = None if self._old is None else stat.S_IMODE(os.stat(target).st_mode)
         kept = self._parsed(self._old) if appends and self._old is not None else {}
         self._subfolder = os.path.basename(temporary_name("data"))[1:].removesuffix("part") + "saved"
@@ -915,8 +917,28 @@ class Folder(Container):
         return replace(entry, file=os.path.join(self._subfolder, *folders, f"{last}.npy"))
 
     def complete(self) -> None:
-        if self._index_text() != self._old:
+        self._lock()
+        if self._appends and self._index_text() != self._old:
             raise FileError(f"{self.name} was changed by another program during the call: append again")
+
+    def _lock(self) -> None:
+        """Lock the folder until the end of the call: what another one has appended would be lost."""
+        folder = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
+        self._locked.callback(os.close, folder)
+        for wait in WAITS:
+            time.sleep(wait)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            except OSError:  # a file system without locks of folders
+                pass
+            return
+        raise FileError(f"{self.name} is being saved by another program: save again when that has ended")
+
+    def end(self) -> None:
+        self._locked.close()
+        super().end()
 
     def discard(self) -> None:
         with suppress(OSError, FileError):
@@ -961,7 +983,7 @@ class Folder(Container):
             with named_errors(path):
                 if entry.file:
                     check_ordinary(path)
-                values[name] = entry.restored(np.load(path, allow_pickle=False)) if entry.file else entry.value
+                values[name] = entry.restored(np.load(path, allow_pickle=False) if entry.file else entry.value)
                 if entry.file and read_npy_header(path).shape != entry.shape:
                     raise FileError(f"{path} has another shape than {INDEX} says: the folder was changed")
         return values
