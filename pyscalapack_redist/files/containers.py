@@ -669,6 +669,8 @@ class ZarrGroup(Container):
                 shutil.rmtree(each, ignore_errors=True)
             path = self._temporary = _begun(temporary_name(real))
             self._names = [*entries]
+        if os.path.exists(target):  # as private as the old one may be
+            os.mkdir(path, stat.S_IRWXU)
         # Otherwise zarr leaves out chunks that equal the fill value: -0.0 would come back as 0.0.
         with named_errors(self.name), zarr.config.set({"array.write_empty_chunks": True}):
             root = zarr.open_group(Path(path), mode="w-", zarr_format=zarr_format)
@@ -902,7 +904,7 @@ class Folder(Container):
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, f"{last}.npy"), "xb") as file:
             if self._mode is not None:  # as private as the index
-                os.fchmod(file.fileno(), self._mode)
+                os.fchmod(file.fileno(), self._mode | stat.S_IRUSR | stat.S_IWUSR)
             if entry.kind == ARRAY:
                 header = npy_header(entry.dtype, entry.shape, "C")
                 file.write(header)
