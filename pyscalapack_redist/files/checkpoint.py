@@ -49,8 +49,8 @@ from .containers import (
     container_of,
     readable_container_of,
 )
-from .contents import FilePart, checked_path, is_folder_name, is_hdf5, is_safetensors, is_zarr
-from .load_and_save import array_file, load, local_array
+from .contents import FilePart, check_ordinary, checked_path, is_folder_name, is_hdf5, is_safetensors, is_zarr
+from .load_and_save import DATASET, array_file, load, local_array
 from .replacement import remove_ended, replace_file
 from .slabs import as_file_error, on_all, on_first, one_file
 
@@ -72,11 +72,14 @@ class Values(NamedTuple):
         By name, in their order; those of arrays of all ranks without shape and dtype.
     appends : bool
         Whether they are added to the file.
+    given : dict
+        What was given, by the names of the entries.
     """
 
     container: Container
     entries: dict[str, Entry]
     appends: bool
+    given: dict[str, Any]
 
 
 def save_entries(
@@ -87,17 +90,17 @@ def save_entries(
     comm: MPI.Intracomm | None = None,
     append: bool = False,
     progress: bool = False,
-    is_marked: bool = True,
+    is_one: bool = False,
     **others: Any,
 ) -> None:
     """Write many arrays and values into one file, as `save` of a dict says. Collective over the communicator.
 
-    Without `is_marked` the file is not made one of several arrays, if it is none.
+    With `is_one` it is one array, in HDF5 by default "data", and a new file is not made one of several.
     """
     comm = _communicator_of(entries, comm)
     group = group_of(comm)
     with agreement(group, "save of several arrays", confirm=True) as agreed:
-        values = as_file_error(lambda: _read_values(entries, path, attributes, append, others))
+        values = as_file_error(lambda: _read_values(entries, path, attributes, append, others, is_one))
         bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         agreed.same("path", values.container.name)
         agreed.same("append", values.appends)
@@ -106,10 +109,10 @@ def save_entries(
             agreed.same(f"entry {name!r}", _digest_of(entry), _Text(entry))
             plain = tuple((key, _digest_of_value(value)) for key, value in entry.attributes.items())
             agreed.same(f"attributes[{name!r}]", digest(plain), dict(entry.attributes))
-    container, table, appends = values
+    container, table, appends, given = values
 
     arrays = {
-        name: read_argument(f"entry {name!r}", entries[name], comm, required=True).content
+        name: read_argument(f"entry {name!r}", given[name], comm, required=True).content
         for name, entry in table.items()
         if entry.kind == ARRAY
     }
@@ -121,18 +124,18 @@ def save_entries(
     for name, dtype in agreed.result.items():
         table[name] = replace(table[name], shape=arrays[name].shape, dtype=dtype)
 
-    with ExitStack() as undo:
+    with ExitStack() as at_end, ExitStack() as undo:
         if group.rank == 0:
+            at_end.callback(container.end)
             undo.callback(container.discard)
         exists = on_first(group, lambda: _prepared(container, list(table), appends))
         adds_in_place = exists and appends and not container.is_atomic
 
         def write(temporary: str, target: str) -> None:
-            places = on_first(group, lambda: container.create(temporary, target, table, exists and appends, is_marked))
+            places = on_first(group, lambda: container.create(temporary, target, table, exists and appends, not is_one))
             for name, place in places.items():
                 _write(group, place, arrays[name], table[name].dtype, progress)
-            if appends:
-                on_first(group, container.check_unchanged)
+            on_first(group, container.complete)
 
         if adds_in_place:
             write(container.target, container.target)
@@ -147,10 +150,7 @@ def save_entries(
 def append_array(desc: Any, local: Any, path: Any, comm: Any, options: Mapping[str, Any]) -> None:
     """Add one array to a file, as a new data set. Collective over the communicator of its layout, or over `comm`."""
     options = {key: value for key, value in options.items() if value is not None}
-    dataset = options.pop(
-        "dataset", "data" if isinstance(path, str | os.PathLike) and is_hdf5(os.fsdecode(path)) else ""
-    )
-    save_entries({dataset: (desc, local)}, path, comm=comm, is_marked=is_folder_name(path), **options)
+    save_entries({options.pop("dataset", ""): (desc, local)}, path, comm=comm, is_one=True, **options)
 
 
 class _Text:
@@ -180,7 +180,7 @@ def _communicator_of(entries: Mapping[str, Any], comm: MPI.Intracomm | None) -> 
 
 
 def _read_values(
-    entries: Mapping[str, Any], path: object, attributes: Any, append: object, others: Mapping[str, Any]
+    entries: Mapping[str, Any], path: object, attributes: Any, append: object, others: Mapping[str, Any], is_one: bool
 ) -> Values:
     """The arguments of `save`, checked."""
     for option in others:
@@ -188,7 +188,14 @@ def _read_values(
             f"{option} = {shown(others[option])} is for the save of one array in a file: omit it with a dict, or append=True"
         )
     container = container_of(checked_path(path, None))
+    if is_one and "" in entries and is_hdf5(container.name):
+        entries = {DATASET: entries[""]}
     check_names(list(entries))
+    entries = {str.__str__(name): value for name, value in entries.items()}
+    try:
+        appends = bool(append)
+    except ValueError:  # of an array
+        raise FileError(f"append = {shown(append)} must be True or False") from None
     if attributes is not None and not isinstance(attributes, Mapping):
         raise ArrayError(f"attributes = {shown(attributes)} must be a dict of dicts, as {{'u': {{'units': 'm/s'}}}}")
     of_no_entry = [name for name in attributes or () if name not in entries]
@@ -197,7 +204,7 @@ def _read_values(
     table = {name: _entry_of(name, entries[name]) for name in sorted(entries)}
     for name, own in (attributes or {}).items():
         table[name] = replace(table[name], attributes=_checked_attributes(name, own))
-    return Values(container, table, bool(append))
+    return Values(container, table, appends, dict(entries))
 
 
 def _checked_attributes(name: str, attributes: object) -> dict[str, Any]:
@@ -211,7 +218,7 @@ def _checked_attributes(name: str, attributes: object) -> dict[str, Any]:
     checked = {}
     for key in sorted(attributes):
         try:
-            checked[key] = checked_attribute(attributes[key])
+            checked[str.__str__(key)] = checked_attribute(attributes[key])
         except RedistributionError as error:
             raise type(error)(f"{what}[{key!r}]: {error}") from None
     return checked
@@ -224,7 +231,7 @@ def _entry_of(name: str, value: Any) -> Entry:
         return Entry(ARRAY, (), np.dtype(float))
     if isinstance(value, str):
         check_text(what, value)
-        return Entry(TEXT, (), np.dtype(str), value=str(value))
+        return Entry(TEXT, (), np.dtype(str), value=str.__str__(value))
     if isinstance(value, np.generic):
         return Entry(SCALAR, (), _checked_dtype(what, value.dtype), value=value)
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
@@ -237,7 +244,7 @@ def _entry_of(name: str, value: Any) -> Entry:
     if isinstance(value, list) and all(isinstance(text, str) for text in value):
         for k, text in enumerate(value):
             check_text(f"{what}[{k}]", text)
-        return Entry(TEXTS, (len(value),), np.dtype(str), value=[str(text) for text in value])
+        return Entry(TEXTS, (len(value),), np.dtype(str), value=[str.__str__(text) for text in value])
     if adapter_of(value) is not None:
         return Entry(ARRAY, (), np.dtype(float))
     if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
@@ -280,7 +287,9 @@ def _digest_of(entry: Entry) -> int:
 
 def _digest_of_value(value: Any) -> int:
     if isinstance(value, np.ndarray | np.generic):
-        return digest((dtype_digest(value.dtype), value.shape, digest(value.tobytes())))
+        # bytes between numbers, as those of long doubles have them, may be any
+        content = repr(value.tolist()).encode() if value.dtype.char in "gGV" else value.tobytes()
+        return digest((dtype_digest(value.dtype), value.shape, digest(content)))
     return digest((type(value).__name__, tuple(value) if isinstance(value, list) else value))
 
 
@@ -393,6 +402,12 @@ class FileContents(Mapping[str, Any]):
         """The attributes of each entry. Not collective."""
         return {name: dict(entry.attributes) for name, entry in self._entries.items()}
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Load an entry, or give the default if there is none of that name, which is no error. Collective."""
+        with agreement(self._group, "get of one of several arrays", confirm=True) as agreed:
+            agreed.same("whether there is an entry of the name", isinstance(name, str) and name in self._entries, name)
+        return self[name] if isinstance(name, str) and name in self._entries else default
+
     def __getitem__(self, name: str) -> Any:
         """Load an entry, an array in balanced rows. Collective; a KeyError on all ranks if there is none of that name."""
         return self._load((name,), None, "rows", False, KeyError)[name]
@@ -460,7 +475,9 @@ class FileContents(Mapping[str, Any]):
     def _chosen(self, names: Any, missing: type[Exception]) -> list[str]:
         if isinstance(names, str) or not (names is None or isinstance(names, Sequence)):
             raise FileError(f"names = {shown(names)} must be a sequence of names, as ('u', 'step')")
-        for name in names or ():
+        for name in () if names is None else names:
+            if not isinstance(name, str):
+                raise FileError(f"{shown(name)} in names must be a str")
             if name not in self._entries:
                 raise missing(f"{self.path} has no entry {name!r}; it has {_listed(self._entries)}")
         chosen = list(self._entries) if names is None else list(dict.fromkeys(names))
@@ -571,18 +588,24 @@ def load_entries(
     return contents.load(names, layouts, layout, progress)
 
 
-def holds_several(path: Any, comm: Any) -> bool:
+def name_to_load(path: Any, comm: Any) -> Any:
+    """The name of a file to load, which every rank has checked; an object with slices as it is. Collective over `comm`."""
+    if not isinstance(path, str | os.PathLike) or checked_communicator(comm) is None:
+        return path
+    return on_all(group_of(comm), lambda: checked_path(path, None))
+
+
+def holds_several(name: Any, comm: Any) -> bool:
     """Whether a file is one of several arrays; errors are left to `load`. Collective over `comm`, for names that may be."""
-    try:
-        name = checked_path(path, None)
-        may_be = is_hdf5(name) or is_zarr(name) or is_folder_name(name) or is_safetensors(name)
-        if not may_be or checked_communicator(comm) is None:
-            return False
-    except RedistributionError:
+    if not isinstance(name, str) or checked_communicator(comm) is None:
+        return False
+    if not (is_hdf5(name) or is_zarr(name) or is_folder_name(name) or is_safetensors(name)):
         return False
 
     def look() -> bool:
         with suppress(OSError, LibraryError):
+            if os.path.exists(name):
+                check_ordinary(name)
             return readable_container_of(name).holds_several()
         return False
 

@@ -8,14 +8,17 @@ rank alone. What makes an entry's kind come back is an attribute of its data set
 from __future__ import annotations
 
 import ast
+import fcntl
 import json
 import math
 import os
 import re
 import shutil
+import stat
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +40,7 @@ from .contents import (
 )
 from .hdf5 import check_closed, opened_file
 from .hdf5 import library as hdf5_library
-from .replacement import bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
+from .replacement import UNKNOWN, bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
 from .safetensors import is_index, read_index, tensors
 from .slabs import identity_of
 from .zarr_store import check_array_store, metadata_file
@@ -46,12 +49,17 @@ from .zarr_store import library as zarr_library
 MARK = "pyscalapack_redist"  # the attribute of what save() of several arrays has written, and of its data sets
 FORMAT = 1  # of the index, and the value of MARK
 INDEX = "index.json"
+PART = re.compile(
+    r"\.append\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part"
+)  # HDF5's group of new entries
 SAVED = re.compile(r"data\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.saved")  # a folder's subfolder
 
 ARRAY, WHOLE, SCALAR, TEXT, TEXTS = "array", "whole array", "NumPy number", "str", "list of str"
 NUMBERS: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}  # bool before int, which it is
 UNREADABLE = "unreadable"  # a foreign data set of objects, of no elements, or of text in two dimensions
 KINDS = (ARRAY, WHOLE, SCALAR, TEXT, TEXTS, *NUMBERS)
+OF_ZARR = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # files in the folders of a store
+WAITS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds, for a program that has an HDF5 file open for a moment
 INT_LEAST, INT_MOST = -(2**63), 2**64 - 1
 
 
@@ -108,8 +116,8 @@ def check_text(what: str, text: object) -> None:
         raise FileError(f"{what} = {shown(text)} has a NUL or a surrogate, which HDF5 cannot hold: remove it")
 
 
-def check_names(names: list[Any]) -> None:
-    """Raise a FileError for a name that a format cannot have, or that is also a group of another name."""
+def check_names(names: Sequence[Any], existing: Collection[str] = ()) -> None:
+    """Raise a FileError for a name that a format cannot have, or that is also a group of another one, or of an existing one."""
     for name in names:
         check_text("the name of an entry", name)
         if any(part in ("", ".", "..") for part in name.split("/")):
@@ -117,8 +125,15 @@ def check_names(names: list[Any]) -> None:
                 f"the name of an entry = {name!r} must have nonempty parts between '/', and none of them '.' or '..'; dataset= "
                 "is that of one array to append"
             )
-    known = set(names)
-    for name in names:
+        if "\\" in name:
+            raise FileError(
+                f"the name of an entry = {name!r} has a backslash, which Zarr makes a '/': give another name"
+            )
+        for part in name.split("/"):
+            if part in OF_ZARR or part.startswith("__") or not part.strip(".") or PART.fullmatch(part):
+                raise FileError(f"the name of an entry = {name!r} has {part!r}, which files need: give another name")
+    known = {*names, *existing}
+    for name in known:
         for group in _groups(name):
             if group in known:
                 raise FileError(f"the name {group!r} is an entry, and a group in {name!r}: rename one")
@@ -131,13 +146,22 @@ def _groups(name: str) -> Iterator[str]:
 
 def checked_attribute(value: Any) -> Any:
     """An attribute as it comes back: text, a Python number, a list of texts, or an array of numbers; else an ArrayError."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArrayError("a masked array; the mask would be lost: give value.filled(...)")
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind not in "biufcSUOT":
+        raise ArrayError(f"{shown(value)} has dtype {value.dtype}, which attributes cannot have: give a number or text")
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     if isinstance(value, bytes):
-        value = value.decode()
+        try:
+            value = value.decode()
+        except UnicodeDecodeError as error:
+            raise ArrayError(
+                f"{shown(value)} is no UTF-8 ({error}): give a NumPy array of its bytes, of dtype uint8"
+            ) from None
     if isinstance(value, str):
         check_text("an attribute", value)
-        return str(value)
+        return str.__str__(value)
     if isinstance(value, int) and not INT_LEAST <= value <= INT_MOST:
         raise ArrayError(f"{shown(value)} has more than 64 bits: give it as text")
     for number in NUMBERS.values():
@@ -156,10 +180,18 @@ def checked_attribute(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> np.ndarray[Any, Any]:
+    """Numbers as an array, of objects if they are not numbers of one type, or would be rounded."""
     try:
-        return np.array(value)
+        array = np.array(value)
     except ValueError:  # lists of several lengths
         return np.array(None)
+    if not isinstance(value, np.ndarray) and array.dtype.kind in "biufc":
+        given = np.array(value, object)
+        if array.dtype.kind == "f" and all(isinstance(number, int) for number in given.flat) and array.size:
+            return given
+        if any(number == number and number != own.item() for number, own in zip(given.flat, array.flat, strict=True)):
+            return given
+    return array
 
 
 def _to_json(value: Any) -> tuple[Any, Any]:
@@ -189,6 +221,26 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 
 def _dtype_of(text: str) -> np.dtype[Any]:
     return np.lib.format.descr_to_dtype(ast.literal_eval(text))
+
+
+# -- what calls leave
+
+
+_RUNNING: set[str] = set()  # temporary names of the calls of this process
+
+
+def _begun(name: str) -> str:
+    """A temporary name, as one of a call that is running."""
+    _RUNNING.add(name)
+    return name
+
+
+def _is_left(name: str) -> bool | None:
+    """Whether the call with a temporary name has ended; None if unknown on this machine."""
+    own = temporary_name("own").split(".")[-5:-2]
+    if own[0] != UNKNOWN and os.path.basename(name).split(".")[-5:-2] == own:
+        return name not in _RUNNING
+    return has_ended(name)
 
 
 # -- containers
@@ -260,7 +312,7 @@ class Container(ReadableContainer):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.target = name
+        self.target, self._temporary = name, ""
 
     def prepare(self) -> None:
         """Make what must be there before the temporary file."""
@@ -275,16 +327,20 @@ class Container(ReadableContainer):
     ) -> dict[str, Place]:
         """Make all data sets at `path`, those of values with their contents; the places of the arrays of all ranks."""
 
+    def complete(self) -> None:
+        """When all is written, give what `create` has added to an existing container its names."""
+
     @abstractmethod
     def discard(self) -> None:
-        """Remove what `create` has added to an existing container, after an error."""
+        """Remove what `create` and `complete` have added to an existing container, after an error."""
+
+    def end(self) -> None:
+        """Forget the call, which is complete or has been discarded."""
+        _RUNNING.discard(self._temporary)
 
     def replaced(self) -> list[str]:
         """Remove the data of the container that has been replaced; what killed saves have left there."""
         return []
-
-    def check_unchanged(self) -> None:
-        """Raise a FileError if another program has changed what `create` has read."""
 
     @property
     def index(self) -> str:
@@ -299,7 +355,7 @@ class Container(ReadableContainer):
                     f"{self.name} has an entry {name!r}, and append=True adds new ones: give another name, or save all "
                     "entries without append"
                 )
-        check_names([*existing, *names])
+        check_names(names, existing)
 
 
 def container_of(name: str) -> Container:
@@ -357,18 +413,35 @@ class SafetensorsFile(ReadableContainer):
 
 
 class Hdf5File(Container):
-    """An HDF5 file: data sets, groups and attributes as h5py makes them."""
+    """An HDF5 file: data sets, groups and attributes as h5py makes them.
+
+    New entries of an existing file are in a group of a temporary name until all are complete.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._added: list[str] = []
+        self._added: dict[str, str] = {}
+        self._moved: list[str] = []
 
     @contextmanager
     def _opened(self, path: str, mode: str) -> Iterator[Any]:
         h5py = hdf5_library(self.name)
+        if mode != "w":
+            check_ordinary(path)
         with opened_file(h5py, path, mode, self.name) as file:
             check_closed(h5py, file, self.name)
             yield file
+
+    @contextmanager
+    def _opened_with_space(self, path: str, mode: str, nbytes: int) -> Iterator[Any]:
+        """Open the file to write, with so much space at its end: HDF5 destroys a file, or crashes, if the disk is full."""
+        with self._opened(path, mode) as file, open(path, "r+b") as raw:
+            try:
+                allocate(raw, os.path.getsize(path) + nbytes, self.name)
+                yield file
+            finally:
+                file.flush()
+                raw.truncate(file.id.get_filesize())  # HDF5 has its lock yet
 
     def check(self, target: str) -> None:
         check_regular(target)
@@ -377,42 +450,54 @@ class Hdf5File(Container):
         self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
     ) -> dict[str, Place]:
         h5py = hdf5_library(self.name)
-        self._check_space(temporary_name(target), os.path.getsize(target) if appends else 0, entries)
-        if not appends and os.path.exists(target):  # as private as the old one may be
+        nbytes = self._space(h5py, entries)
+        if appends:
+            self._temporary = _begun(temporary_name("append"))
+        elif os.path.exists(target):  # as private as the old one may be
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with self._opened(path, "r+" if appends else "w") as file:
-            if is_marked:
+        inside = {name: f"{self._temporary}/{name}" if appends else name for name in entries}
+        with self._opened_with_space(path, "r+" if appends else "w", nbytes) as file:
+            if is_marked and not appends:
                 file.attrs[MARK] = FORMAT
+            if appends:
+                for each in [each for each in file if PART.fullmatch(str(each)) and _is_left(each)]:
+                    del file[each]
             for name, entry in entries.items():
                 with named_errors(f"{self.name}: entry {name!r} cannot be made"):
                     if appends:
-                        self._added += [*(each for each in _groups(name) if each not in file), _absent(file, name)]
-                    self._make(h5py, file, name, entry)
+                        _absent(file, name)
+                        self._added[name] = inside[name]
+                    self._make(h5py, file, inside[name], entry)
         with open(path, "r+b") as raw:
             allocate(raw, os.path.getsize(path), self.name)
             os.fsync(raw.fileno())
-        return {name: Place(path, self.name, name) for name, entry in entries.items() if entry.kind == ARRAY}
+        return {name: Place(path, self.name, inside[name]) for name, entry in entries.items() if entry.kind == ARRAY}
 
-    def _check_space(self, path: str, start: int, entries: Mapping[str, Entry]) -> None:
-        """Raise an OSError if the disk, or a limit, is full: HDF5 crashes as it closes a file that it cannot write."""
-        written = 2**16 + sum(2**13 + getattr(e.value, "nbytes", len(str(e.value))) for e in entries.values())
-        arrays = sum(math.prod(e.shape) * e.dtype.itemsize for e in entries.values() if e.kind == ARRAY)
-        with open(path, "xb") as file:
-            try:
-                allocate(file, written, self.name)
-                file.truncate(start + written + arrays)
-            finally:
-                os.unlink(path)
+    def _space(self, h5py: Any, entries: Mapping[str, Entry]) -> int:
+        """Most bytes that entries need: those of numbers, and what a file in memory has for the rest."""
+        numbers = 0
+        with h5py.File(temporary_name("space"), "w", driver="core", backing_store=False) as file:
+            for name, entry in entries.items():
+                with named_errors(f"{self.name}: entry {name!r} cannot be made"):
+                    self._make(h5py, file, name, entry, has_numbers=False)
+                if entry.kind == ARRAY:
+                    numbers += math.prod(entry.shape) * entry.dtype.itemsize
+                elif isinstance(entry.stored, np.ndarray):
+                    numbers += entry.stored.nbytes
+            file.flush()
+            return numbers + int(file.id.get_filesize()) + _links_space(entries)
 
-    def _make(self, h5py: Any, file: Any, name: str, entry: Entry) -> None:
-        if entry.kind == ARRAY:
+    def _make(self, h5py: Any, file: Any, name: str, entry: Entry, has_numbers: bool = True) -> None:
+        stored = None if entry.kind == ARRAY else entry.stored
+        if not has_numbers and not isinstance(stored, str | list):
+            dataset = file.create_dataset(name, (), entry.dtype if stored is None else stored.dtype)
+        elif stored is None:
             properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
             if 0 not in entry.shape:  # all its space, in one piece, which ranks write
                 properties.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
                 properties.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
             dataset = file.create_dataset(name, entry.shape, entry.dtype, dcpl=properties)
         else:
-            stored = entry.stored
             dtype = stored.dtype if isinstance(stored, np.ndarray) else h5py.string_dtype()
             dataset = file.create_dataset(name, data=stored, dtype=dtype)
         for key, value in {MARK: entry.kind, **entry.attributes}.items():
@@ -421,27 +506,69 @@ class Hdf5File(Container):
                 key, value, **({"shape": (len(value),), "dtype": h5py.string_dtype()} if is_texts else {})
             )
 
+    def complete(self) -> None:
+        if self._added:
+            self._change(self._move)
+
+    def _move(self, file: Any) -> None:
+        with named_errors(self.name):
+            for name in self._added:
+                _absent(file, name)
+            for name, inside in self._added.items():
+                file.move(inside, name)
+                self._moved.append(name)
+            del file[self._temporary]
+
     def discard(self) -> None:
-        if not self._added:
-            return
-        with suppress(OSError, KeyError), self._opened(self.target, "r+") as file:
-            for name in filter(file.__contains__, self._added):
+        if self._added:
+            with suppress(OSError, KeyError):
+                self._change(self._remove)
+
+    def _remove(self, file: Any) -> None:
+        for name in (*self._moved, self._temporary):
+            if name in file:
                 del file[name]
 
+    def _change(self, action: Callable[[Any], None]) -> None:
+        """Call a function with the file, which another program may have open for a moment."""
+        for wait in WAITS:
+            time.sleep(wait)
+            with ExitStack() as opened:
+                try:
+                    file = opened.enter_context(self._opened_with_space(self.target, "r+", _links_space(self._added)))
+                except FileError:
+                    if wait == WAITS[-1]:
+                        raise
+                    continue
+                action(file)
+                return
+
     def holds_several(self) -> bool:
+        h5py = hdf5_library(self.name)
         with self._opened(self.name, "r") as file:
-            return MARK in file.attrs or "data" not in file
+            return MARK in file.attrs or not isinstance(_found(file, "data"), h5py.Dataset)
 
     def read(self) -> dict[str, Entry]:
-        h5py, entries = hdf5_library(self.name), {}
+        h5py = hdf5_library(self.name)
+        with named_errors(self.name), self._opened(self.name, "r") as file:
+            return dict(self._entries(h5py, file, "", ()))
 
-        def visit(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset):
-                entries[name] = self._entry(h5py, item)
-
-        with self._opened(self.name, "r") as file:
-            file.visititems(visit)
-        return entries
+    def _entries(self, h5py: Any, group: Any, before: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Entry]]:
+        """The data sets of a group by all their names, also those of links; a group within itself only once."""
+        info = h5py.h5o.get_info(group.id)
+        above = (*above, (info.fileno, info.addr))
+        for key in group:
+            name = before + (key if isinstance(key, str) else key.decode(errors="backslashreplace"))
+            item = _found(group, key)
+            if isinstance(item, h5py.Dataset) and isinstance(key, str):
+                yield name, self._entry(h5py, item)
+            elif not isinstance(item, h5py.Group):
+                if not isinstance(item, h5py.Datatype):
+                    yield name, Entry(UNREADABLE, (), np.dtype(object))
+            elif not (PART.fullmatch(name)):
+                info = h5py.h5o.get_info(item.id)
+                if (info.fileno, info.addr) not in above:
+                    yield from self._entries(h5py, item, f"{name}/", above)
 
     def _entry(self, h5py: Any, item: Any) -> Entry:
         attributes = {}
@@ -450,12 +577,14 @@ class Hdf5File(Container):
             with suppress(RedistributionError), named_errors(key):
                 attributes[key] = checked_attribute(item.attrs[key])
         mark = attributes.pop(MARK, None)
-        mark = mark if mark in KINDS else None
         try:
             dtype = item.dtype
         except TypeError:  # one that NumPy does not have
             return Entry(UNREADABLE, item.shape or (), np.dtype(object), attributes)
-        is_text = h5py.check_string_dtype(dtype) is not None and (dtype.kind == "O" or mark is None)
+        is_string = h5py.check_string_dtype(dtype) is not None
+        if not _may_be(mark, item.shape, dtype, is_string and dtype.kind == "O"):
+            mark = None
+        is_text = is_string and (dtype.kind == "O" or mark is None)
         kind = mark or _foreign_kind(item.shape, dtype, is_text)
         return Entry(kind, item.shape or (), np.dtype(str) if is_text else dtype, attributes)
 
@@ -463,17 +592,47 @@ class Hdf5File(Container):
         h5py, values = hdf5_library(self.name), {}
         with self._opened(self.name, "r") as file:
             for name, entry in entries.items():
-                item = file[name]
-                is_text = h5py.check_string_dtype(item.dtype) is not None and entry.kind not in (WHOLE, SCALAR)
-                values[name] = entry.restored(item.asstr()[()] if is_text else item[()])
+                with named_errors(f"{self.name}: {name!r}"):
+                    item = file[name]
+                    is_text = h5py.check_string_dtype(item.dtype) is not None and entry.kind not in (WHOLE, SCALAR)
+                    values[name] = entry.restored(item.asstr()[()] if is_text else item[()])
         return values
+
+
+def _links_space(names: Collection[str]) -> int:
+    """Most bytes that the groups and links of entries need in an HDF5 file, besides those of a file of these alone."""
+    return 2**16 + sum(2**13 * (1 + name.count("/")) for name in names)
+
+
+def _found(group: Any, name: Any) -> Any:
+    """What a name of a group leads to; None for a link that leads nowhere."""
+    try:
+        return group[name]
+    except (KeyError, OSError, RuntimeError):  # HDF5's kinds of errors in several versions of h5py
+        return None
 
 
 def _absent(group: Any, name: str) -> str:
     """The name, which is to be added to a group; a FileError if something has it."""
-    if name in group:
+    if name in group or group.get(name, getlink=True) is not None:
         raise FileError(f"{group.name} has {name!r}, a group or a link: give another name")
     return name
+
+
+def _may_be(kind: Any, shape: tuple[int, ...] | None, dtype: np.dtype[Any], is_text: bool) -> bool:
+    """Whether a data set can be of the kind that its mark says, which another program may have made."""
+    if not isinstance(kind, str) or kind not in KINDS or shape is None:
+        return False
+    if kind == TEXTS:
+        return is_text and len(shape) == 1
+    if kind == TEXT or (kind == "int" and is_text):
+        return is_text and not shape
+    if is_text or _foreign_kind(shape, dtype, False) == UNREADABLE:
+        return False
+    letters = {"bool": "b", "int": "iu", "float": "f", "complex": "c"}.get(kind)
+    if letters is not None or kind == SCALAR:
+        return not shape and (letters is None or dtype.kind in letters)
+    return kind == WHOLE or bool(shape)
 
 
 def _foreign_kind(shape: tuple[int, ...] | None, dtype: np.dtype[Any], is_text: bool) -> str:
@@ -488,44 +647,93 @@ def _foreign_kind(shape: tuple[int, ...] | None, dtype: np.dtype[Any], is_text: 
 
 
 class ZarrGroup(Container):
-    """A Zarr store with a group at its root."""
+    """A Zarr store with a group at its root. New entries of an existing one are beside it until all are complete."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._added: list[str] = []
+        self._names: list[str] = []
+        self._moved: list[str] = []
+        self._groups: list[str] = []
 
     @property
     def index(self) -> str:
         return metadata_file(self.name, "")
 
     def check(self, target: str) -> None:
+        check_ordinary(metadata_file(target, "") if os.path.exists(metadata_file(target, "")) else target)
         try:
             check_array_store(target)
         except FileError:
-            zarr = zarr_library(self.name)
-            with suppress(FileError), named_errors(target):
-                if MARK in zarr.open_group(Path(target), mode="r").attrs:
-                    return
-            raise
+            facts = _node(target)
+            if facts.get("node_type") != "group" or MARK not in facts["attributes"]:
+                raise
+            other = next(_others(target), None)
+            if other is not None:
+                raise FileError(
+                    f"{target} has {other}, which save() has not made, and would be replaced: give another path, or remove it"
+                ) from None
 
     def create(
         self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
     ) -> dict[str, Place]:
         zarr = zarr_library(self.name)
+        zarr_format = 3
+        if appends:
+            real = os.path.realpath(target)
+            zarr_format = self._root(zarr, "r+").metadata.zarr_format
+            for each in filter(_is_left, temporary_files_of(real)):
+                shutil.rmtree(each, ignore_errors=True)
+            path = self._temporary = _begun(temporary_name(real))
+            self._names = [*entries]
+        if os.path.exists(target):  # as private as the old one may be
+            os.mkdir(path, stat.S_IRWXU)
         # Otherwise zarr leaves out chunks that equal the fill value: -0.0 would come back as 0.0.
         with named_errors(self.name), zarr.config.set({"array.write_empty_chunks": True}):
-            root = zarr.open_group(Path(path), mode="r+" if appends else "w-")
-            if is_marked:
-                root.attrs[MARK] = FORMAT
+            root = zarr.open_group(Path(path), mode="w-", zarr_format=zarr_format)
+            root.attrs[MARK] = FORMAT
             for name, entry in entries.items():
                 with named_errors(f"{self.name}: entry {name!r} cannot be made"):
-                    if appends:
-                        self._added += [*(each for each in _groups(name) if each not in root), _absent(root, name)]
                     self._make(root, name, entry)
         for folder, _, files in os.walk(path):
             for each in (*files, ""):
                 bring_to_disk(os.path.join(folder, each))
         return {name: Place(path, self.name, name) for name, entry in entries.items() if entry.kind == ARRAY}
+
+    def _root(self, zarr: Any, mode: str) -> Any:
+        """The group at the root, as its folders are: of consolidated metadata another program may have made an old copy."""
+        with named_errors(self.name):
+            check_ordinary(metadata_file(self.name, ""))
+            root = zarr.open(Path(self.name), mode=mode, use_consolidated=False)
+            if isinstance(root, zarr.Array):
+                raise FileError(
+                    f"{self.name} is a store of one array: load it without names=, layouts= and open, and append to another"
+                )
+            return root
+
+    def complete(self) -> None:
+        if not self._temporary:
+            return
+        zarr = zarr_library(self.name)
+        root = self._root(zarr, "r+")
+        with named_errors(self.name):
+            for name in self._names:
+                for group in _groups(name):
+                    if group not in root:
+                        self._check_absent(group)
+                        root.create_group(group)
+                        self._groups.append(group)
+                self._check_absent(name)
+                os.rename(os.path.join(self._temporary, name), os.path.join(self.name, name))
+                self._moved.append(name)
+                bring_to_disk(os.path.dirname(os.path.join(self.name, name)))
+            whole = zarr.open_group(Path(self.name), mode="r+")
+            if whole.metadata.consolidated_metadata is not None:
+                zarr.consolidate_metadata(Path(self.name))
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _check_absent(self, name: str) -> None:
+        if os.path.lexists(os.path.join(self.name, name)):
+            raise FileError(f"{self.name} has {name!r}, a group or another file: give another name")
 
     def _make(self, root: Any, name: str, entry: Entry) -> None:
         stored = None if entry.kind == ARRAY else entry.stored
@@ -545,15 +753,23 @@ class ZarrGroup(Container):
             array[...] = stored
 
     def discard(self) -> None:
-        for name in self._added:
-            shutil.rmtree(os.path.join(self.target, name), ignore_errors=True)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        for name in self._moved:
+            shutil.rmtree(os.path.join(self.name, name), ignore_errors=True)
+        for group in reversed(self._groups):
+            folder = os.path.join(self.name, group)
+            with suppress(OSError):
+                if set(os.listdir(folder)) <= set(OF_ZARR):
+                    shutil.rmtree(folder)
 
     def contents(self) -> tuple[dict[str, Entry], dict[str, Any]]:
         left = self._left_aside()
         if left:
             raise FileError(
                 f"{self.name} is not there, but {', '.join(left)}: a save was killed between two renames, as where a file "
-                f"system cannot exchange names; rename the one that zarr opens whole to {self.name}"
+                f"system cannot exchange names: rename the one that zarr opens whole to {self.name}; if none is whole, it was "
+                "the first save: save again"
             )
         return super().contents()
 
@@ -566,13 +782,12 @@ class ZarrGroup(Container):
         if self._left_aside():
             return True  # whose error says so
         with named_errors(self.name):
+            check_ordinary(metadata_file(self.name, ""))
             return not isinstance(zarr.open(Path(self.name), mode="r"), zarr.Array)
 
     def _arrays(self) -> dict[str, Any]:
         zarr = zarr_library(self.name)
-        root = zarr.open(Path(self.name), mode="r")
-        if isinstance(root, zarr.Array):
-            raise FileError(f"{self.name} is a store of one array: load it without names=, layouts= and open")
+        root = self._root(zarr, "r")
         return {name: item for name, item in root.members(max_depth=None) if isinstance(item, zarr.Array)}
 
     def read(self) -> dict[str, Entry]:
@@ -582,11 +797,14 @@ class ZarrGroup(Container):
     def _entry(self, array: Any) -> Entry:
         raw = dict(array.attrs)
         mark, attributes = raw.pop(MARK, None), {}
-        mark = mark if isinstance(mark, dict) and mark.get("kind") in KINDS else {}
+        is_text = array.dtype.kind == "T" or (array.dtype.kind == "O" and array.metadata.zarr_format == 3)
+        if not isinstance(mark, dict) or not _may_be(mark.get("kind"), array.shape, array.dtype, is_text):
+            mark = {}
+        forms = mark.get("attributes")
+        forms = forms if isinstance(forms, dict) else {}
         for key, value in raw.items():
             with suppress(RedistributionError), named_errors(key):  # nested JSON
-                attributes[key] = checked_attribute(_from_json(value, mark.get("attributes", {}).get(key)))
-        is_text = array.dtype.kind == "T" or (array.dtype.kind == "O" and array.metadata.zarr_format == 3)
+                attributes[key] = checked_attribute(_from_json(value, forms.get(key)))
         dtype = np.dtype(str) if is_text else array.dtype
         kind = mark.get("kind") or _foreign_kind(array.shape, dtype, is_text)
         return Entry(kind, array.shape, _dtype_of(mark["dtype"]) if "dtype" in mark else dtype, attributes)
@@ -597,9 +815,30 @@ class ZarrGroup(Container):
             return {name: entry.restored(_plain(arrays[name][...])) for name, entry in entries.items()}
 
 
+def _node(folder: str) -> dict[str, Any]:
+    """The metadata of a node of a Zarr store of version 3; of another folder without a type."""
+    with suppress(OSError, ValueError):
+        check_ordinary(os.path.join(folder, "zarr.json"))
+        facts = json.loads(Path(folder, "zarr.json").read_bytes())
+        if isinstance(facts, dict) and isinstance(facts.get("attributes"), dict):
+            return facts
+    return {"attributes": {}}
+
+
+def _others(folder: str) -> Iterator[str]:
+    """Files and folders in a group that `save` has not made."""
+    for each in sorted(os.listdir(folder)):
+        path = os.path.join(folder, each)
+        facts = _node(path)
+        if facts.get("node_type") == "group":
+            yield from _others(path)
+        elif each != "zarr.json" and (facts.get("node_type") != "array" or MARK not in facts["attributes"]):
+            yield path
+
+
 def _plain(stored: Any) -> Any:
     """What zarr gives for an array of no dimensions, without its wrapping."""
-    return stored[()] if getattr(stored, "shape", None) == () else stored
+    return stored[()] if isinstance(stored, np.ndarray) and not stored.shape else stored
 
 
 class Folder(Container):
@@ -612,6 +851,8 @@ class Folder(Container):
         self.target = os.path.join(self.name, INDEX)
         self._subfolder, self._is_new = "", False
         self._old: bytes | None = None
+        self._appends, self._locked = False, ExitStack()
+        self._mode: int | None = None
 
     @property
     def _root(self) -> str:
@@ -640,14 +881,26 @@ class Folder(Container):
         check_regular(target)
         self._parsed(Path(target).read_bytes())
 
+    def _index_text(self) -> bytes | None:
+        """What is in the index; None if there is none."""
+        if not os.path.exists(self.target):
+            return None
+        check_ordinary(self.target)
+        return Path(self.target).read_bytes()
+
     def create(
         self, path: str, target: str, entries: Mapping[str, Entry], appends: bool, is_marked: bool
     ) -> dict[str, Place]:
-        self._old = Path(target).read_bytes() if os.path.exists(target) else None
+        self._old, self._appends = self._index_text(), appends
+        self._mode = None if self._old is None else stat.S_IMODE(os.stat(target).st_mode)
         kept = self._parsed(self._old) if appends and self._old is not None else {}
         self._subfolder = os.path.basename(temporary_name("data"))[1:].removesuffix("part") + "saved"
+        self._temporary = _begun(self._subfolder)
         os.mkdir(os.path.join(self._root, self._subfolder))
-        placed = {name: self._make(name, entry) for name, entry in entries.items()}
+        placed = {}
+        for name, entry in entries.items():
+            with named_errors(f"{self.name}: entry {name!r} cannot be made"):
+                placed[name] = self._make(name, entry)
         for folder, _, _ in os.walk(os.path.join(self._root, self._subfolder)):
             bring_to_disk(folder)
         bring_to_disk(self._root)
@@ -666,6 +919,8 @@ class Folder(Container):
         folder = os.path.join(self._root, self._subfolder, *folders)
         os.makedirs(folder, exist_ok=True)
         with open(os.path.join(folder, f"{last}.npy"), "xb") as file:
+            if self._mode is not None:  # as private as the index
+                os.fchmod(file.fileno(), self._mode | stat.S_IRUSR | stat.S_IWUSR)
             if entry.kind == ARRAY:
                 header = npy_header(entry.dtype, entry.shape, "C")
                 file.write(header)
@@ -679,9 +934,29 @@ class Folder(Container):
                 os.fsync(file.fileno())
         return replace(entry, file=os.path.join(self._subfolder, *folders, f"{last}.npy"))
 
-    def check_unchanged(self) -> None:
-        if (Path(self.target).read_bytes() if os.path.exists(self.target) else None) != self._old:
+    def complete(self) -> None:
+        self._lock()
+        if self._appends and self._index_text() != self._old:
             raise FileError(f"{self.name} was changed by another program during the call: append again")
+
+    def _lock(self) -> None:
+        """Lock the folder until the end of the call: what another one has appended would be lost."""
+        folder = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
+        self._locked.callback(os.close, folder)
+        for wait in WAITS:
+            time.sleep(wait)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            except OSError:  # a file system without locks of folders
+                pass
+            return
+        raise FileError(f"{self.name} is being saved by another program: save again when that has ended")
+
+    def end(self) -> None:
+        self._locked.close()
+        super().end()
 
     def discard(self) -> None:
         with suppress(OSError, FileError):
@@ -698,8 +973,10 @@ class Folder(Container):
             for each in _subfolders(self._parsed(self._old or b"{}")) - kept:
                 if SAVED.fullmatch(each):
                     shutil.rmtree(os.path.join(self._root, each), ignore_errors=True)
-        left = {each for each in os.listdir(self._root) if SAVED.fullmatch(each)} - kept
-        return [os.path.join(self._root, each) for each in sorted(left) if has_ended(each) is not False]
+        left = {each: _is_left(each) for each in os.listdir(self._root) if SAVED.fullmatch(each) and each not in kept}
+        for each in filter(left.get, left):
+            shutil.rmtree(os.path.join(self._root, each), ignore_errors=True)
+        return [os.path.join(self._root, each) for each in sorted(left) if left[each] is None]
 
     def holds_several(self) -> bool:
         return os.path.isdir(self.name)
@@ -707,6 +984,7 @@ class Folder(Container):
     def read(self) -> dict[str, Entry]:
         if os.path.isdir(self.name) and not os.path.exists(self.target):
             raise FileError(f"{self.name} has no {INDEX}: it is no folder that save() has completed")
+        check_ordinary(self.target)
         return self._parsed(Path(self.target).read_bytes())
 
     def _parsed(self, text: bytes) -> dict[str, Entry]:
@@ -721,7 +999,9 @@ class Folder(Container):
         for name, entry in entries.items():
             path = os.path.join(self.name, entry.file)
             with named_errors(path):
-                values[name] = entry.restored(np.load(path, allow_pickle=False)) if entry.file else entry.value
+                if entry.file:
+                    check_ordinary(path)
+                values[name] = entry.restored(np.load(path, allow_pickle=False) if entry.file else entry.value)
                 if entry.file and read_npy_header(path).shape != entry.shape:
                     raise FileError(f"{path} has another shape than {INDEX} says: the folder was changed")
         return values

@@ -112,7 +112,9 @@ def checked_path(path: object, dataset: object) -> str:
     try:
         name = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
     except TypeError:
-        raise FileError(f"path = {path!r} must be a str or a pathlib.Path") from None
+        raise FileError(f"path = {shown(path)} must be a str or a pathlib.Path") from None
+    except Exception as error:  # of a class with a name of its own
+        raise FileError(f"path = {shown(path)} has no name: {error}") from error
     if not name or "\0" in name:
         raise FileError(f"path = {name!r} must name a file, without NUL")
     if is_zarr(name.rstrip(os.sep)):

@@ -213,6 +213,7 @@ def load(
         options |= {"window": window, "shape": shape, "progress": progress, "layout": layout}
         comm = path if comm is None else comm
         checkpoint = load_above("files.checkpoint")
+        desc = checkpoint.name_to_load(desc, comm)
         if names is not None or layouts is not None or (dataset is None and checkpoint.holds_several(desc, comm)):
             return checkpoint.load_entries(desc, comm, names, layouts, options)
         if dataset is not None and is_folder_name(desc):
@@ -371,8 +372,10 @@ def save(
     these, and NumPy arrays of numbers; lists of numbers come back as NumPy arrays. Until everything is on the disk, an old file
     stays as it was, whatever fails or is killed, and the next `save` removes what was left. Where a file system cannot exchange
     two names (NFS), a program killed at the end of the `save` of a Zarr group may leave the old store under a temporary name
-    (.NAME. ... .part): rename it before the next `save`, which removes it. With entries but no array of all ranks, `comm` is
-    required.
+    (.NAME. ... .part): rename it before the next `save`, which removes it.
+    With entries but no array of all ranks, `comm` is required. Without `comm` the communicator is that of the first array by
+    name; a rank that finds none in its entries raises an error which the others do not hear: they wait. So give `comm` if the
+    entries may be something else on a rank.
 
     With `window` it writes into an existing file in place. Elements outside the window do not change, and nothing is written
     unless all arguments are valid on all ranks. A program that is killed during the call, or cannot write on, leaves some
@@ -415,9 +418,13 @@ def save(
     offset : int, optional
         With `window`: byte of a raw file where the array begins; the file may be longer.
     append : bool
-        Add new entries, or the array as a new `dataset`, to a file of several arrays, without a copy of the file. In a folder
-        that is one step. In HDF5 and Zarr it is none: a program that is killed during the call may leave the whole HDF5 file
-        unreadable, or a Zarr group with incomplete arrays. A file that is not there is made.
+        Add new entries, or the array as a new `dataset` (in HDF5 "data" by default), to an HDF5 file, a Zarr group or a folder,
+        without a copy of it; of other arguments only `attributes`, `progress` and `comm` are taken then. In a folder that is
+        one step. In HDF5 and Zarr each entry is complete when it gets its name; a program that is killed during the call may
+        leave the whole HDF5 file unreadable, or a Zarr group with some of the entries. A file that is not there is made; one of
+        another program stays one of that.
+    attributes : dict, optional
+        Of entries, by their names: {"h": {"units": "eV"}}.
     progress : bool
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -578,6 +585,10 @@ def shape_to_load(path: object, dataset: object, window: Window, group: MPIGroup
         else:
             name, array = checked_path(path, dataset), _read_description(path, dataset)
         part.check(name, False)
+        if not array.shape and dataset is not None:
+            raise FileError(
+                f"{name}: {dataset!r} is one number, no array: load(path, comm, names=({dataset!r},)) has it in a dict"
+            )
         return shape_of_region(part.region(array.shape, name))
 
     return on_first(group, read)

@@ -523,6 +523,7 @@ OPERATIONS |= {
     "FileContents.load": Operation(
         lambda s: s.value.load(("a",))["a"], same, before=lambda s: psr.open(checkpoint(s), s.comm)
     ),
+    "FileContents.get": Operation(lambda s: s.value.get("a"), same, before=lambda s: psr.open(checkpoint(s), s.comm)),
     "FileContents.__getitem__": Operation(
         lambda s: s.value["a"], same, before=lambda s: psr.open(checkpoint(s), s.comm)
     ),

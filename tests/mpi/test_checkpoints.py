@@ -85,6 +85,11 @@ def write_by_h5py(path: Path, u: np.ndarray[Any, Any]) -> None:
         file["steps"], file["title"], file["names"] = 5, "a title", np.array([b"x", b"y"])
         file["objects"] = np.array([file["mesh"].ref], h5py.ref_dtype)
         file["table"] = h5py.Empty("f8")
+        file["soft"], file["dangling"] = h5py.SoftLink("/temperature"), h5py.SoftLink("/absent")
+        file["second"], file["mesh/loop"] = file["temperature"], file["/"]
+        file["data/marked"], file["number"] = np.arange(2.0), 3
+        file["data/marked"].attrs["pyscalapack_redist"] = "int"  # of another program, as this
+        file["number"].attrs["pyscalapack_redist"] = np.array([1, 2])
 
 
 def write_by_zarr(path: Path, u: np.ndarray[Any, Any]) -> None:

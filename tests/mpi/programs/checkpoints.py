@@ -24,7 +24,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import checkpoint, replacement
+from pyscalapack_redist.files import checkpoint, containers, replacement
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -39,7 +39,8 @@ VALUES: dict[str, Any] = {
     "step": 17, "huge": -(3**100), "negative zero": -0.0, "nothing": float("nan"), "phase": 1 - 2j, "done": True,
     "text": "hé \U0001f600\n", "names": ["x", "", "ÿ"], "no names": [], "empty": np.zeros((0, 3)), "records": RECORDS,
     "grid/edges": np.arange(6, dtype=">i2").reshape(2, 3), "grid/scale": np.float32(2.5), "grid/flag": np.bool_(False),
-    "cube": np.arange(8.0).reshape(2, 2, 2).T, "point": np.array(3), "bytes": np.array([b"ab", b"c"]), "100% 'odd'.npy/~": 1,
+    "cube": np.arange(8.0).reshape(2, 2, 2).T, "point": np.array(3), "bytes": np.array([b"ab", b"c"]), "word": np.bytes_(b"ab"),
+    "100% 'odd'.npy/~": 1,
 }  # fmt: skip
 ATTRIBUTES: dict[str, Any] = {
     "u": {"units": "eV", "count": 3, "mask": np.array([[True, False]]), "axes": ["x", "y"], "shift": 1j, "on": False},
@@ -184,6 +185,99 @@ def append() -> None:
     assert psr.load(PATH, WORLD) == {"step": 2}
     fails("was replaced or changed since it was opened: open it again", lambda: file["step"])
 
+    failed_append(u)
+    one_array(u)
+    if PATH.suffix == ".zarr":
+        of_zarr(u)
+    if PATH.suffix == ".h5":
+        full_disk_in_append()
+
+
+def failed_append(u: psr.DistributedArray) -> None:
+    """What a failed append leaves, where it cannot be removed, no reader sees; the next one removes it."""
+    psr.save({"old": 1}, PATH, comm=WORLD)
+    for kind in (containers.Hdf5File, containers.ZarrGroup, containers.Folder):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, "discard", lambda self: None)
+            if RANK == LAST:
+                patch.setattr(checkpoint, "local_array", broken_later(1))
+            fails("Input/output error", lambda: psr.save({"g/bad": u, "worse": 2}, PATH, append=True), LAST)
+    assert psr.load(PATH, WORLD) == {"old": 1}
+    psr.save({"g/bad": u}, PATH, append=True)
+    assert list(psr.load(PATH, WORLD)) == ["g/bad", "old"]
+    assert beside() == [NAME]
+    if not PATH.suffix:
+        assert len(os.listdir(PATH)) == 2, os.listdir(PATH)
+    if PATH.suffix == ".h5" and RANK == 0:
+        import h5py
+
+        with h5py.File(PATH) as file:
+            assert list(file) == ["g", "old"]
+    WORLD.Barrier()
+
+
+def one_array(u: psr.DistributedArray) -> None:
+    """A file of one array, or of another program, stays one after an append, and is not replaced as one of save()."""
+    path = FOLDER / f"one{PATH.suffix}"
+    if PATH.suffix == ".h5":
+        psr.save(u, path)
+        with pytest.MonkeyPatch.context() as patch:
+            if RANK == LAST:
+                patch.setattr(checkpoint, "local_array", broken_later(1))
+            fails("Input/output error", lambda: psr.save({"bad": u}, path, append=True), LAST)
+        assert np.array_equal(psr.load(path, WORLD).gather(None), U)
+        psr.save({"v": 1}, path, comm=WORLD, append=True)
+        assert np.array_equal(psr.load(path, WORLD).gather(None), U)
+
+
+def of_zarr(u: psr.DistributedArray) -> None:
+    import zarr
+
+    def on_first(action: Callable[[], Any]) -> None:
+        if RANK == 0:
+            action()
+        WORLD.Barrier()
+
+    psr.save({"u": u}, PATH)
+    on_first(lambda: zarr.consolidate_metadata(PATH))
+    psr.save({"v": 1}, PATH, append=True, comm=WORLD)
+    assert psr.load(PATH, WORLD, names=("v",)) == {"v": 1}
+    assert "v" in zarr.open_group(PATH, mode="r")
+    (PATH / "notes").mkdir(exist_ok=True)
+    WORLD.Barrier()
+    fails(
+        "has 'notes', a group or another file", lambda: psr.save({"a/b": 1, "notes": 1}, PATH, append=True, comm=WORLD)
+    )
+    assert (PATH / "notes").is_dir()
+    assert not (PATH / "a").exists()
+    fails("notes, which save() has not made", lambda: psr.save({"v": 1}, PATH, comm=WORLD))
+    on_first((PATH / "notes").rmdir)
+    foreign = FOLDER / "foreign.zarr"
+    on_first(lambda: zarr.create_group(foreign).create_array("a", data=np.arange(3)))
+    psr.save({"v": 1}, foreign, append=True, comm=WORLD)
+    fails("is a Zarr group, and would be replaced", lambda: psr.save({"v": 1}, foreign, comm=WORLD))
+    assert set(psr.load(foreign, WORLD)) == {"a", "v"}
+
+
+def full_disk_in_append() -> None:
+    """The old file stays whole: HDF5 has the space before it writes, for text, attributes and groups too."""
+    psr.save({"old": 1}, PATH, comm=WORLD)
+    before = PATH.stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    groups = {"/".join(f"g{k}" for k in range(i, i + 40)): 1 for i in range(20)}
+    for entries, own in (({"t": "\U0001f600" * 100000}, {}), ({"t": 1}, {"a": "x" * 300000}), (groups, {})):
+        WORLD.Barrier()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before + 200000, hard))
+        try:
+            attributes = {"t": own} if own else None
+            fails(
+                "no space for", lambda e=entries, a=attributes: psr.save(e, PATH, append=True, comm=WORLD, attributes=a)
+            )
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert psr.load(PATH, WORLD) == {"old": 1}
+        assert PATH.stat().st_size == before
+
 
 def broken(*_: object) -> None:
     raise OSError(5, "Input/output error")
@@ -218,6 +312,17 @@ def errors() -> None:
         fails(f"the name of an entry = {name!r} must have nonempty parts", save(good | {name: 1}))
     refusals: list[tuple[str, Callable[[], Any], dict[str, Any]]] = [
         ("has a NUL or a surrogate", save(good | {"a\0": 1}), {}),
+        ("has a backslash", save(good | {"a\\b": 1}), {}),
+        ("has 'zarr.json', which files need", save(good | {"a/zarr.json": 1}), {}),
+        ("has '...', which files need", save(good | {"...": 1}), {}),
+        ("which attributes cannot have", save(good, attributes={"u": {"k": np.datetime64("2020-01-01", "ns")}}), array_error),
+        ("which attributes cannot have", save(good, attributes={"u": {"k": np.void(b"abc")}}), array_error),
+        ("the mask would be lost", save(good, attributes={"u": {"k": np.ma.array([1, 2], mask=[0, 1])}}), array_error),
+        ("must be text, a number", save(good, attributes={"u": {"k": [2**63 + 1, 1]}}), array_error),
+        ("must be text, a number", save(good, attributes={"u": {"k": [2**53 + 1, 0.5]}}), array_error),
+        ("is no UTF-8", save(good, attributes={"u": {"k": b"\xff"}}), array_error),
+        ("append = <ndarray of shape (2,) and dtype float64> must be", save(good, append=np.zeros(2)), {}),
+        ("['u'] in names must be a str", lambda: psr.load(PATH, WORLD, names=[["u"]]), {}),
         ("the name of an entry = 3 must be a str", save(good | {3: 1}), {}),
         ("the name 'u' is an entry, and a group in 'u/v'", save(good | {"u/v": 1}), {}),
         ("entry 't' = 'a\\x00' has a NUL or a surrogate", save(good | {"t": "a\0"}), {}),
@@ -280,6 +385,12 @@ def errors() -> None:
             lambda: psr.load(PATH, WORLD, **({"names": ("u",)} if RANK else {})),
             **differ,
         )
+        found = psr.open(PATH, WORLD)
+        fails(
+            "whether there is an entry of the name must be", lambda: found.get("v" if RANK == LAST else "u"), **differ
+        )
+        fails("has no name", lambda: psr.load(Unnamed(), WORLD), LAST)
+        fails("has no name", lambda: psr.save(u, Unnamed(), append=True, dataset="x"), LAST)
     assert contents() == listing
 
     # A rank that cannot write, and a rename that fails.
@@ -299,6 +410,62 @@ def errors() -> None:
     if not PATH.suffix:
         of_another_machine()
     assert psr.load(PATH, WORLD, names=("step",)) == {"step": 17}
+    pipes(u)
+    of_equal_values()
+
+
+class Unnamed(os.PathLike[str]):
+    """A path whose name one rank does not know."""
+
+    def __fspath__(self) -> str:
+        if RANK == LAST:
+            raise RuntimeError("no name")
+        return str(PATH)
+
+    __repr__ = __fspath__
+
+
+def pipes(u: psr.DistributedArray) -> None:
+    """A pipe in place of the file, or of the index: it is not opened, which would wait."""
+    folder = FOLDER / f"pipe{PATH.suffix}"
+    pipe = {".h5": folder, ".zarr": folder / "zarr.json"}.get(PATH.suffix, folder / "index.json")
+    if RANK == 0:
+        pipe.parent.mkdir(exist_ok=True)
+        os.mkfifo(pipe)
+    WORLD.Barrier()
+    for call in (
+        lambda: psr.load(folder, WORLD),
+        lambda: psr.open(folder, WORLD),
+        lambda: psr.save({"u": u}, folder, append=True),
+        lambda: psr.save({"u": u}, folder),
+    ):
+        fails("is not an ordinary file", call)
+
+
+class Mode(str):
+    """Text of a class of its own, as enumerations have it."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "Mode.FAST"
+
+
+def of_equal_values() -> None:
+    """Text of subclasses of str is their own; numbers are equal whatever the bytes between them are."""
+    psr.save({"mode": Mode("fast")}, PATH, comm=WORLD, attributes={"mode": {"k": Mode("fast")}})
+    assert psr.load(PATH, WORLD) == {"mode": "fast"}
+    assert psr.open(PATH, WORLD).attributes == {"mode": {"k": "fast"}}
+    padded = np.zeros(2, np.dtype("i1, f8", align=True))
+    padded.view(np.uint8)[1] = RANK
+    psr.save({"padded": padded}, PATH, comm=WORLD)
+    if not PATH.suffix:  # files of arrays are as private as the index
+        WORLD.Barrier()
+        if RANK == 0:
+            (PATH / "index.json").chmod(0o600)
+        WORLD.Barrier()
+        psr.save({"w": np.arange(3)}, PATH, comm=WORLD)
+        assert {path.stat().st_mode & 0o777 for path in PATH.rglob("*.npy")} == {0o600}
 
 
 def contents() -> list[str]:
@@ -373,18 +540,26 @@ def of_another_machine() -> None:
     assert other.name in os.listdir(PATH)
 
 
+UNREADABLE = ("objects", "table", "dangling")
+
+
 def foreign() -> None:
     """A file of h5py or zarr alone."""
     file = psr.open(PATH, WORLD)
     expected: dict[str, Any] = {"temperature": U, "mesh/points": np.arange(6).reshape(3, 2)}
     assert file.attributes["temperature"]["units"] == "K"
-    loaded = file.load([name for name in file if name not in ("objects", "table")])
+    loaded = file.load([name for name in file if name not in UNREADABLE])
     for name, whole in expected.items():
         assert np.array_equal(loaded[name].gather(None), whole)
     assert loaded["steps"] == 5
     assert loaded["title"] == "a title"
     assert loaded["names"] == ["x", "y"]
     if "objects" in file:
+        assert {*UNREADABLE} <= {*file}
+        assert np.array_equal(loaded["soft"].gather(None), U)
+        assert np.array_equal(loaded["second"].gather(None), U)
+        assert loaded["data/marked"].shape == (2,)
+        assert loaded["number"] == 3
         fails(
             "only numbers of fixed sizes and text can be read; give the others by names=", lambda: psr.load(PATH, WORLD)
         )
