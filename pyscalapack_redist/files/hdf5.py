@@ -320,7 +320,9 @@ def _attributes(h5py: Any, file: Any, dataset: Any, name: str) -> list[Attribute
             number = h5py.h5a.open(dataset.id, key)
             stored, space = number.get_type().copy(), number.get_space()
             if stored.detect_class(h5t.REFERENCE) and dataset.file.filename != file.filename:
-                raise ValueError(f"it refers to objects of {dataset.file.filename}")
+                other = dataset.file.filename
+                dataset.file.close()  # which the traceback would keep open
+                raise ValueError(f"it refers to objects of {other}")
             is_text = isinstance(stored, h5t.TypeStringID)
             points = any(stored.detect_class(kind) for kind in (h5t.VLEN, h5t.REFERENCE))
             points |= stored.is_variable_str() if is_text else stored.detect_class(h5t.STRING)  # of compounds any text
