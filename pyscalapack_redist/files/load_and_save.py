@@ -315,6 +315,7 @@ def save(
     shape: Sequence[int] | None = None,
     offset: int | None = None,
     append: bool = False,
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
     progress: bool = False,
 ) -> None: ...
 
@@ -334,6 +335,7 @@ def save(
     shape: Sequence[int] | None = None,
     offset: int | None = None,
     append: bool = False,
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None: ...
@@ -357,6 +359,7 @@ def save(
     shape: Sequence[int] | None = None,
     offset: int | None = None,
     append: bool = False,
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
     progress: bool = False,
     comm: MPI.Intracomm | None = None,
 ) -> None:
@@ -424,7 +427,7 @@ def save(
         leave the whole HDF5 file unreadable, or a Zarr group with some of the entries. A file that is not there is made; one of
         another program stays one of that.
     attributes : dict, optional
-        Of entries, by their names: {"h": {"units": "eV"}}.
+        Of entries, or of an array that is appended, by their names: {"h": {"units": "eV"}}.
     progress : bool
         As for `load`.
     comm : MPI.Intracomm, optional
@@ -443,7 +446,7 @@ def save(
     """
     if append is not False:
         options = {"order": order, "chunks": chunks, "shards": shards, "zarr": zarr, "window": window, "shape": shape}
-        options |= {"offset": offset, "dataset": dataset, "append": append, "progress": progress}
+        options |= {"offset": offset, "dataset": dataset, "append": append, "progress": progress, "attributes": attributes}
         load_above("files.checkpoint").append_array(desc, local, path, comm, options)
         return
     desc = layout_on(desc, comm)
@@ -452,6 +455,8 @@ def save(
     def check() -> tuple[str, NDArray[Any] | None, Chunking]:
         name = checked_path(path, dataset)
         check_format(name, NOT_WRITTEN)
+        if attributes is not None:
+            raise FileError(f"attributes = {shown(attributes)} is for a dict of entries, as {{'u': u}}, or append=True")
         bool(progress)  # which an array of several numbers refuses: here, where all ranks hear of it
         if window is None:
             part.check_new(name, dataset)

@@ -222,6 +222,7 @@ CATCH_ALL = {
     "engine.use.call_again": "before the vote: the slow path raises it again; after it: aborts the group",
     "engine.use.first_bound": "the slow path raises it again",
     "errors.shown": "an object without a readable shape or dtype",
+    "files.contents.checked_path": "an error of a path's class as one of the package's",
     "files.contents.named_errors": "an error of a library as one of the package's",
     "files.contents.read_npy_header": "an error of a parser, which has many types, as one of the package's",
     "files.replacement._exchange": "gives a directory its name back, and raises it again",

@@ -160,7 +160,8 @@ def append() -> None:
     u = of(U, psr.Descriptor(U.shape, 8, ROWS))
     psr.save({"u": u, "step": 1}, PATH, append=True)
     psr.save({"v": u, "g/t": "text", "w": np.arange(3)}, PATH, append=True, attributes={"v": {"units": "m"}})
-    psr.save(u[:5, :], PATH, dataset="g/one", append=True)
+    psr.save(u[:5, :], PATH, dataset="g/one", append=True, attributes={"g/one": {"units": "s"}})
+    assert psr.open(PATH, WORLD).attributes["g/one"] == {"units": "s"}
     names = ["g/one", "g/t", "step", "u", "v", "w"]
     for entry, text in (
         ({"new": 1, "u": u}, "has an entry 'u', and append=True adds new ones"),
@@ -322,6 +323,7 @@ def errors() -> None:
         ("must be text, a number", save(good, attributes={"u": {"k": [2**53 + 1, 0.5]}}), array_error),
         ("is no UTF-8", save(good, attributes={"u": {"k": b"\xff"}}), array_error),
         ("append = <ndarray of shape (2,) and dtype float64> must be", save(good, append=np.zeros(2)), {}),
+        ("is for a dict of entries, as", lambda: psr.save(u, PATH, attributes={"u": {"k": 1}}), {}),
         ("['u'] in names must be a str", lambda: psr.load(PATH, WORLD, names=[["u"]]), {}),
         ("the name of an entry = 3 must be a str", save(good | {3: 1}), {}),
         ("the name 'u' is an entry, and a group in 'u/v'", save(good | {"u/v": 1}), {}),
