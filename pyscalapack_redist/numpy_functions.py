@@ -82,9 +82,9 @@ def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[st
     if not row.is_agreed:
         try:
             bound = _bound(name, row, operands, options)
-        except TypeError as error:
+        except TypeError as wrong:
             if row.is_collective:
-                meet(_group(first), name, error)
+                meet(_group(first), name, wrong)
             raise
         return row.work(*bound.args, **bound.kwargs)
     with hold_interrupts() as held:
@@ -108,27 +108,9 @@ def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[st
 
 
 # Names of parameters that may be distributed arrays
-OPERANDS = {
-    *(
-        "self",
-        "a",
-        "b",
-        "m",
-        "x",
-        "y",
-        "x1",
-        "x2",
-        "a1",
-        "a2",
-        "A",
-        "arrays",
-        "tup",
-        "operands",
-        "where",
-        "rtol",
-        "atol",
-    )
-}
+OPERANDS = {"self", "a", "b", "m", "x", "y", "x1", "x2", "a1", "a2", "A", "arrays", "tup", "operands"}
+OPERANDS |= {"where", "rtol", "atol"}
+
 error_of_all: ContextVar[BaseException | None] = ContextVar("error_of_all", default=None)
 
 
@@ -354,9 +336,8 @@ def full_like(a: Array, fill_value: Any, dtype: DTypeLike | None = None) -> Arra
 
 def zeros_like(a: Array, dtype: DTypeLike | None = None) -> Array:
     """A new array in the layout; a rank that has nothing of `a`, and not its dtype, has nothing of this one either."""
-    if dtype is None and a.dtype is None:
-        return type(a)._from_result(whole_layout(a.desc), a.local, None)
-    return zeros(a, dtype=a.dtype if dtype is None else dtype)
+    kind: Any = a.dtype if dtype is None else dtype
+    return type(a)._from_result(whole_layout(a.desc), a.local, None) if kind is None else zeros(a, dtype=kind)
 
 
 def ones_like(a: Array, dtype: DTypeLike | None = None) -> Array:
@@ -800,7 +781,7 @@ def _quantiles(a: Array, function: Any, parts: int, q: Any, axis: Axis, method: 
     """Quantiles by NumPy's function, which counts them in so many parts."""
     kind = function(np.zeros(1, a.dtype), q, method=method).dtype  # an error for what NumPy does not take
     is_index = parts == 1 and method == "linear" and np.asarray(q).dtype.kind in "biu"
-    if is_index and a.dtype.kind == "f":  # NumPy takes elements, or makes floats of integers, as inf - inf shows
+    if is_index and np.dtype(a.dtype).kind == "f":  # NumPy takes elements, or makes floats of integers, as inf - inf shows
         with np.errstate(invalid="ignore"):
             is_index = not np.isnan(function(np.full(2, np.inf, a.dtype), q)).any()
 
