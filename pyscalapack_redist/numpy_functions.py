@@ -902,6 +902,8 @@ def cov(
             raise ArrayError(
                 f"{name} = {shown(each)} must be an array of one or two dimensions; rowvar= is given by its name"
             )
+    if ddof is not None and ddof != int(ddof):
+        raise ArrayError(f"ddof = {ddof!r} must be an integer, as NumPy has it here")
     if y is not None:
         return cov(
             vstack([each if rowvar else each.T for each in map(_array, (m, y))]), None, True, bias, ddof, dtype=dtype

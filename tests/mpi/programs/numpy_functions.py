@@ -333,6 +333,7 @@ def arguments() -> None:
         ("isclose, rows", lambda a, b: np.isclose(a, a + 1, 0, b), [x, tolerances[:2]], [whole, tolerances[:2]]),
         ("allclose", lambda a, b: np.allclose(a, a + 1, 0, b), [x, tolerances * 4], [whole, tolerances * 4]),
         ("allclose, wrong", lambda a, b: np.allclose(a, a + 1, 0, b), [x, tolerances[:2] * 4], [whole, tolerances[:2]]),
+        ("cov, ddof", lambda a: np.cov(a, ddof=1.5), [x], [whole]),
         ("cov, dtype", lambda a: np.cov(a, dtype=np.float32), [x], [whole]),
         *((f"{f.__name__}, y", f, [x, y], [whole, other]) for f in (np.cov, np.corrcoef)),
         *((f"{f.__name__}, y of NumPy", f, [x, other], [whole, other]) for f in (np.cov, np.corrcoef)),
