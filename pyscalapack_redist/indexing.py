@@ -6,6 +6,7 @@ into the layout of the result, or the other way round.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -71,13 +72,15 @@ class Selection:
     def __init__(self, array: Distributed, mask: Distributed) -> None:
         self._array, self._mask = array, mask
 
-    def _reduced(self, name: str, **options: Any) -> Any:
+    def _reduced(self, name: str, *arguments: Any, **options: Any) -> Any:
         """A method of the elements, an array of one dimension in which each is where it was. Collective."""
         array = self._array
         with hold_interrupts() as held:
             mask = array._aligned(self._mask, "mask")
             with agreement(_group_of(array), f"a[mask].{name}", combine=list, deliver=True, held=held) as agreed:
                 agreed.same_array(array)
+                if name != "size":
+                    inspect.signature(getattr(type(array), name)).bind(array, *arguments, **options)
                 if self._mask.shape != array.shape or (mask.dtype is not None and mask.dtype != bool):
                     raise ArrayError(
                         f"a mask of shape {self._mask.shape} and dtype {mask.dtype} for an array of shape {array.shape}: it "
@@ -89,7 +92,7 @@ class Selection:
                     for place, own, chosen in zip(places, own_arrays(array), masks, strict=False)
                     if own is not None and chosen is not None and not any(place[array.ndim :])
                 ]
-                local = np.concatenate(parts) if parts else None
+                local = np.concatenate(parts, dtype=array.dtype) if parts else None
                 agreed.give((0 if local is None else local.size, array.dtype))
             sizes = [size for size, _ in agreed.result]
             if name == "size":
@@ -99,43 +102,43 @@ class Selection:
                 comm = communicator_of(array.desc)
                 desc = Descriptor((sum(sizes),), Blocks(sizes), ProcessGrid((comm.Get_size(),), comm))
                 elements: Any = type(array)._from_result(desc, local, dtype)
-            return getattr(elements, name)(**options)
+            return getattr(elements, name)(*arguments, **options)
 
-    def sum(self, dtype: Any = None, **options: Any) -> Any:
-        """The sum, as `DistributedArray.sum` of all elements. Collective, as are the other methods."""
-        return self._reduced("sum", dtype=dtype, **options)
+    def sum(self, *arguments: Any, **options: Any) -> Any:
+        """The sum, as `DistributedArray.sum` of an array of these elements. Collective, as are the others."""
+        return self._reduced("sum", *arguments, **options)
 
-    def prod(self, dtype: Any = None, **options: Any) -> Any:
+    def prod(self, *arguments: Any, **options: Any) -> Any:
         """The product. Collective."""
-        return self._reduced("prod", dtype=dtype, **options)
+        return self._reduced("prod", *arguments, **options)
 
-    def mean(self) -> Any:
+    def mean(self, *arguments: Any, **options: Any) -> Any:
         """The mean. Collective."""
-        return self._reduced("mean")
+        return self._reduced("mean", *arguments, **options)
 
-    def var(self, *, ddof: float = 0) -> Any:
+    def var(self, *arguments: Any, **options: Any) -> Any:
         """The variance. Collective."""
-        return self._reduced("var", ddof=ddof)
+        return self._reduced("var", *arguments, **options)
 
-    def std(self, *, ddof: float = 0) -> Any:
+    def std(self, *arguments: Any, **options: Any) -> Any:
         """The standard deviation. Collective."""
-        return self._reduced("std", ddof=ddof)
+        return self._reduced("std", *arguments, **options)
 
-    def min(self, **options: Any) -> Any:
+    def min(self, *arguments: Any, **options: Any) -> Any:
         """The least element. Collective."""
-        return self._reduced("min", **options)
+        return self._reduced("min", *arguments, **options)
 
-    def max(self, **options: Any) -> Any:
+    def max(self, *arguments: Any, **options: Any) -> Any:
         """The largest element. Collective."""
-        return self._reduced("max", **options)
+        return self._reduced("max", *arguments, **options)
 
-    def any(self) -> Any:
+    def any(self, *arguments: Any, **options: Any) -> Any:
         """Whether any element is true. Collective."""
-        return self._reduced("any")
+        return self._reduced("any", *arguments, **options)
 
-    def all(self) -> Any:
+    def all(self, *arguments: Any, **options: Any) -> Any:
         """Whether all elements are true. Collective."""
-        return self._reduced("all")
+        return self._reduced("all", *arguments, **options)
 
     @property
     def size(self) -> int:

@@ -25,7 +25,6 @@ from .arguments import in_slabs, move
 from .comm.agreement import agreement, meet
 from .comm.group import Group, first_known
 from .comm.progress import hold_interrupts
-from .comm.vote import digest
 from .creation import zeros
 from .distributed_array import DistributedArray
 from .engine.spec import communicator_of, group_of_all
@@ -36,7 +35,7 @@ from .layout.descriptor import Descriptor
 from .layout.dimensions import BALANCED
 from .layout.grid import ProcessGrid
 from .layout.tiles import Layout
-from .reductions import Axis, dimensions_of, own_blocks, reduced, truth
+from .reductions import Axis, dimensions_of, own_blocks, reduced, state_numbers, truth
 
 Array = DistributedArray
 Numbers = NDArray[Any]
@@ -55,10 +54,13 @@ class Row(NamedTuple):
         The function on distributed arrays; its parameters are NumPy's, as far as there are any.
     is_agreed : bool
         Whether the ranks agree on the arguments first. Other rows are local, or agree by themselves.
+    is_collective : bool
+        Of rows without that agreement, whether they agree by themselves.
     """
 
     work: Callable[..., Any]
     is_agreed: bool = True
+    is_collective: bool = False
 
 
 def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -70,12 +72,21 @@ def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[st
         It is not in the table, or does not take these arguments: the text says what to write.
     """
     name = f"{function.__module__}.{function.__name__}"
-    first, *_ = arrays = [*_arrays_in([*operands, *options.values()])]
+    arrays = [*_arrays_in([*operands, *options.values()])]
+    if not arrays:  # it is in like=, which NumPy keeps
+        raise TypeError(f"{name} makes no distributed array by like=: write psr.distribute(array, a), or psr.zeros(a)")
+    first = arrays[0]
     row = TABLE.get(function)
     if row is None:
         return first._refuse(name, REMEDIES.get(name.removeprefix("numpy."), ""))
     if not row.is_agreed:
-        return row.work(*_bound(name, row, operands, options).args, **_bound(name, row, operands, options).kwargs)
+        try:
+            bound = _bound(name, row, operands, options)
+        except TypeError as wrong:
+            if row.is_collective:
+                meet(_group(first), name, wrong)
+            raise
+        return row.work(*bound.args, **bound.kwargs)
     with hold_interrupts() as held:
         with agreement(_group(first), name, combine=_known_dtypes, deliver=True, held=held) as agreed:
             bound = _bound(name, row, operands, options)
@@ -95,6 +106,10 @@ def call(function: Callable[..., Any], operands: Sequence[Any], options: dict[st
         finally:
             _leave(_group(first), name, error)
 
+
+# Names of parameters that may be distributed arrays
+OPERANDS = {"self", "a", "b", "m", "x", "y", "x1", "x2", "a1", "a2", "A", "arrays", "tup", "operands"}
+OPERANDS |= {"where", "rtol", "atol"}
 
 error_of_all: ContextVar[BaseException | None] = ContextVar("error_of_all", default=None)
 
@@ -137,10 +152,17 @@ def _leave(group: Group, name: str, error: BaseException | None) -> None:
 def _bound(name: str, row: Row, operands: Sequence[Any], options: dict[str, Any]) -> inspect.BoundArguments:
     signature = inspect.signature(row.work)
     try:
-        return signature.bind(*operands, **options)
+        bound = signature.bind(*operands, **options)
     except TypeError as error:
         taken = ", ".join(each for each in signature.parameters if each != "self")
         raise TypeError(f"{name} of a distributed array {error}: it takes {taken}") from None
+    for parameter, value in bound.arguments.items():
+        if parameter not in OPERANDS and any(True for _ in _arrays_in(value)):
+            raise TypeError(
+                f"{name} takes no distributed array for {parameter}: it must be equal on all ranks, as a number, or "
+                f"{parameter}.gather(None), which is a NumPy array"
+            )
+    return bound
 
 
 def _arrays_in(value: Any) -> Iterator[Array]:
@@ -157,9 +179,7 @@ def _state(agreed: agreement, name: str, value: Any) -> None:
     if isinstance(value, Distributed):
         agreed.same_array(value, name)
     elif isinstance(value, np.ndarray):
-        # bytes between numbers, as those of long doubles have them, may be any
-        content = repr(value.tolist()).encode() if value.dtype.char in "gGVO" else value.tobytes()
-        agreed.same(name, digest((value.shape, value.dtype.str, digest(content))), functools.partial(shown, value))
+        state_numbers(agreed, name, value)
     elif isinstance(value, list | tuple):
         agreed.same(f"the number of {name}", len(value))
         for k, each in enumerate(value):
@@ -307,21 +327,21 @@ def ravel(a: Array, order: str = "C") -> Array:
     return reshape(a, -1, order)
 
 
-def filled(value: Any) -> Callable[..., Array]:
-    """A function for a new array like another one, of one number."""
-
-    def like(a: Array, dtype: DTypeLike | None = None) -> Array:
-        return full_like(a, value, dtype)
-
-    return like
-
-
 def full_like(a: Array, fill_value: Any, dtype: DTypeLike | None = None) -> Array:
-    kind: Any = a.dtype if dtype is None else dtype
-    array = zeros(a, dtype=kind)
-    if not isinstance(fill_value, int) or fill_value:
+    array = zeros_like(a, dtype)
+    if array.dtype is not None:
         array[...] = fill_value
     return array
+
+
+def zeros_like(a: Array, dtype: DTypeLike | None = None) -> Array:
+    """A new array in the layout; a rank that has nothing of `a`, and not its dtype, has nothing of this one either."""
+    kind: Any = a.dtype if dtype is None else dtype
+    return type(a)._from_result(whole_layout(a.desc), a.local, None) if kind is None else zeros(a, dtype=kind)
+
+
+def ones_like(a: Array, dtype: DTypeLike | None = None) -> Array:
+    return full_like(a, 1, dtype)
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: DTypeLike | None = None) -> Array:
@@ -596,8 +616,8 @@ def _einsum_of_one(a: Array, letters: str, output: str) -> Any:
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
-    function = functools.partial(np.isclose, rtol=rtol, atol=atol, equal_nan=equal_nan)
-    return _first_of(a, b)._compute(function, ",", a, b)
+    operands = [each if isinstance(each, Distributed) else np.asarray(each)[()] for each in (a, b, rtol, atol)]
+    return _first_of(*operands)._compute(functools.partial(np.isclose, equal_nan=equal_nan), ",", *operands)
 
 
 def _first_of(*operands: Any) -> Array:
@@ -617,7 +637,7 @@ def _compared(name: str, function: Callable[..., Any], *operands: Any) -> bool:
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> bool:
-    return _compared("numpy.allclose", functools.partial(np.isclose, rtol=rtol, atol=atol, equal_nan=equal_nan), a, b)
+    return _compared("numpy.allclose", functools.partial(np.isclose, equal_nan=equal_nan), a, b, rtol, atol)
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
@@ -644,7 +664,7 @@ def ptp(a: Array, axis: Axis = None, *, keepdims: bool = False) -> Any:
 def method(name: str) -> Row:
     """A function that is a method, which has its own agreement."""
 
-    return Row(getattr(DistributedArray, name), is_agreed=False)
+    return Row(getattr(DistributedArray, name), is_agreed=False, is_collective=True)
 
 
 def sort(a: Array, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Array:
@@ -760,6 +780,10 @@ def percentile(a: Array, q: Any, axis: Axis = None, *, method: str = "linear", k
 def _quantiles(a: Array, function: Any, parts: int, q: Any, axis: Axis, method: str, keepdims: bool) -> Any:
     """Quantiles by NumPy's function, which counts them in so many parts."""
     kind = function(np.zeros(1, a.dtype), q, method=method).dtype  # an error for what NumPy does not take
+    is_index = parts == 1 and method == "linear" and np.asarray(q).dtype.kind in "biu"
+    if is_index and np.dtype(a.dtype).kind == "f":  # NumPy takes elements, or makes floats of integers, as inf - inf shows
+        with np.errstate(invalid="ignore"):
+            is_index = not np.isnan(function(np.full(2, np.inf, a.dtype), q)).any()
 
     def of_all(line: Any) -> Any:
         if method not in BETWEEN_TWO:
@@ -775,6 +799,8 @@ def _quantiles(a: Array, function: Any, parts: int, q: Any, axis: Axis, method: 
         if greatest != greatest:  # a NaN, which is at the end
             values = [greatest] * len(values)
         both = np.array(values, line.dtype).reshape(2, -1).T
+        if is_index:
+            return both[:, 0].astype(kind).reshape(low.shape)[()]
         weights = (places - low).ravel() * parts
         results = [function(pair, weight, method=method) for pair, weight in zip(both, weights, strict=True)]
         return np.array(results, kind).reshape(low.shape)[()]
@@ -837,7 +863,7 @@ def _reduced_whole(
             ]
         )
     result: Numbers = agreed.result
-    return np.expand_dims(result, [leading + k for k in dims]) if keepdims else result
+    return np.expand_dims(result, [leading + k for k in dims]) if keepdims else result[()]
 
 
 def histogram(a: Array, bins: Any = 10, range: Any = None, density: bool | None = None) -> tuple[Numbers, Numbers]:
@@ -862,13 +888,30 @@ def histogram(a: Array, bins: Any = 10, range: Any = None, density: bool | None 
 
 
 def cov(
-    m: Array, rowvar: bool = True, bias: bool = False, ddof: int | None = None, *, dtype: DTypeLike | None = None
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    *,
+    dtype: DTypeLike | None = None,
 ) -> Any:
     """The covariance of rows: the product of what is left of them without their means, a distributed array."""
-    if m.ndim > 2:
-        raise ArrayError(f"m has shape {m.shape}: it must have one or two dimensions")
+    for name, each in (("m", m), *([] if y is None else [("y", y)])):
+        if np.ndim(each) not in (1, 2):
+            raise ArrayError(
+                f"{name} = {shown(each)} must be an array of one or two dimensions; rowvar= is given by its name"
+            )
+    if ddof is not None and ddof != int(ddof):
+        raise ArrayError(f"ddof = {ddof!r} must be an integer, as NumPy has it here")
+    if y is not None:
+        return cov(
+            vstack([each if rowvar else each.T for each in map(_array, (m, y))]), None, True, bias, ddof, dtype=dtype
+        )
     less = (0 if bias else 1) if ddof is None else ddof
     kind = np.result_type(m.dtype, np.float64) if dtype is None else np.dtype(dtype)
+    if kind.kind not in "fc":
+        raise ArrayError(f"dtype = {dtype!r} must be of real or complex numbers, in which means can be written")
     with step(_group(m), "numpy.cov, its dtype"):
         x = m.astype(kind)
     if m.ndim == 1:
@@ -881,16 +924,20 @@ def cov(
         x = x - means
     product = _matrix_product(x, x.H)
     with step(_group(m), "numpy.cov, the quotient"):
-        result = product * np.true_divide(1, number)
+        result = (product * np.true_divide(1, number)).astype(kind)
     return np.asarray(_together(result.__getitem__, (0, 0))) if result.shape == (1, 1) else result
 
 
-def corrcoef(x: Array, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Any:
-    c = cov(x, rowvar, dtype=dtype)
+def _array(value: Any) -> Any:
+    return value if isinstance(value, Distributed) else np.asarray(value)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Any:
+    c = cov(x, y, rowvar, dtype=dtype)
     if not isinstance(c, Distributed):
         return c / c
     roots = np.sqrt(_together(c.diagonal).real)
-    with step(_group(x), "numpy.corrcoef, the quotients"):
+    with step(_group(c), "numpy.corrcoef, the quotients"):
         c = c / roots[:, None] / roots
         clipped = np.clip(c.real, -1, 1)
         return clipped + 1j * np.clip(c.imag, -1, 1) if np.dtype(c.dtype).kind == "c" else clipped
@@ -900,7 +947,9 @@ def corrcoef(x: Array, rowvar: bool = True, *, dtype: DTypeLike | None = None) -
 
 
 def eigh(a: Array, UPLO: str = "L") -> Any:
-    return linalg.eigh(a, lower=UPLO.upper() == "L")
+    if UPLO not in ("L", "U", "l", "u"):
+        raise ArrayError(f"UPLO = {UPLO!r} must be 'L' or 'U', the triangle that is read")
+    return _together(linalg.eigh, a, lower=UPLO in "Ll")
 
 
 LINEAR_ALGEBRA: dict[str, Callable[..., Any]] = {
@@ -909,7 +958,6 @@ LINEAR_ALGEBRA: dict[str, Callable[..., Any]] = {
     "det": lambda a: linalg.det(a),
     "slogdet": lambda a: linalg.slogdet(a),
     "cholesky": lambda a, *, upper=False: linalg.cholesky(a, lower=not upper),
-    "eigh": eigh,
     "eigvalsh": lambda a, UPLO="L": linalg.eigvalsh(a, UPLO),
     "eig": lambda a: linalg.eig(a),
     "eigvals": lambda a: linalg.eigvals(a),
@@ -951,12 +999,11 @@ ROWS: dict[str, Row] = {
     **{name: method(name.removeprefix("a")) for name in ("amin", "amax")},
     **{name: permuted(getattr(np, name)) for name in ("transpose", "moveaxis", "swapaxes", "rollaxis")},
     **{
-        f"{name}_like": Row(filled(value), is_agreed=False) for name, value in (("zeros", 0), ("ones", 1), ("empty", 0))
-    },
-    **{
         function.__name__: Row(function, is_agreed=False)
-        for function in (full_like, expand_dims, isclose, count_nonzero)
+        for function in (full_like, zeros_like, ones_like, expand_dims, isclose)
     },
+    "empty_like": Row(zeros_like, is_agreed=False),
+    "count_nonzero": Row(count_nonzero, is_agreed=False, is_collective=True),
     "size": Row(lambda a: a.size, is_agreed=False),
     "shape": Row(lambda a: a.shape, is_agreed=False),
     "ndim": Row(lambda a: a.ndim, is_agreed=False),
@@ -965,13 +1012,13 @@ ROWS: dict[str, Row] = {
 TABLE: dict[Any, Row] = {
     **{function: row for name, row in ROWS.items() if (function := getattr(np, name, None)) is not None},
     **{
-        function: Row(work, is_agreed=False)
+        function: Row(work, is_agreed=False, is_collective=True)
         for name, work in LINEAR_ALGEBRA.items()
         if (function := getattr(np.linalg, name, None)) is not None
     },
     **{
         function: Row(work)
-        for name, work in (("matmul", matmul), ("tensordot", tensordot))
+        for name, work in (("matmul", matmul), ("tensordot", tensordot), ("eigh", eigh))
         if (function := getattr(np.linalg, name, None)) is not None
     },
     **{

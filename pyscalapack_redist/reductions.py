@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .comm.agreement import agreement
 from .comm.progress import hold_interrupts
+from .comm.vote import digest
 from .engine.spec import group_of_all
 from .errors import ArrayError, shown
 from .layout.array_arithmetic import Distributed, own_arrays, own_values
@@ -88,7 +89,9 @@ def reduced(
     def wanted() -> str:
         words = "" if dtype is None else f", dtype={np.dtype(dtype)}"
         words += "" if initial is None else f", initial={initial!r}"
-        return words + ("" if where is True else ", where=...")
+        if isinstance(where, Distributed | np.ndarray):
+            return f"{words}, where=<{type(where).__name__}>"
+        return words + ("" if where is True else f", where={where!r}")
 
     def is_summed_wide(kind: np.dtype[Any]) -> bool:
         """Half precision, of which NumPy rounds the sum and no part of it."""
@@ -175,7 +178,7 @@ def _reduced(
                 result = function.reduce(result[np.newaxis], axis=0, dtype=number, initial=initial)
             return _with_dimensions(finish(result[()], own_kind), dims, keepdims)
 
-        return _combined(array, name, lambda: _read(array, axis, keepdims, wanted()), of_rank, together)
+        return _combined(array, name, lambda: _read(array, axis, keepdims, wanted()), of_rank, together, where)
 
 
 def _masked_blocks(array: Distributed, mask: Any) -> list[tuple[Place, NDArray[Any], Any]]:
@@ -377,17 +380,27 @@ def _combined(
     read: Callable[[], tuple[T, str]],
     of_rank: Callable[[T], Any],
     together: Callable[[list[Any], T], Any],
+    where: Any = True,
 ) -> Any:
     """What all ranks have, combined on one rank in their order, if all have called with these arguments and this layout.
 
-    `read` reads the arguments, for the other functions and as words.
+    `read` reads the arguments, for the other functions and as words; `where` is a mask that all ranks have alike.
     """
     with agreement(group_of_all(array.desc), name, combine=lambda ranks: together(ranks, given)) as agreed:
         agreed.same_array(array)
         given, words = read()
         agreed.call += words
+        if isinstance(where, np.ndarray):
+            state_numbers(agreed, "where", where)
         agreed.give(of_rank(given))
     return agreed.result
+
+
+def state_numbers(agreed: agreement, name: str, value: NDArray[Any]) -> None:
+    """Say which NumPy array all ranks have for an argument."""
+    # bytes between numbers, as those of long doubles have them, may be any
+    content = repr(value.tolist()).encode() if value.dtype.char in "gGVO" else value.tobytes()
+    agreed.same(name, digest((value.shape, value.dtype.str, digest(content))), functools.partial(shown, value))
 
 
 def _read(array: Distributed, axis: Axis, keepdims: bool, more: str = "") -> tuple[Dims, str]:

@@ -80,6 +80,25 @@ class NodeLinks:
         """Time of a number of steps in which a rank has so many bytes in all."""
         return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
 
+    def seconds_of_node(self, nbytes: int) -> float | None:
+        """Time of so many bytes on the link of one node."""
+        return None if self._rate is None else nbytes / self._rate
+
+
+def _busiest_node(case: Case, axes: Sequence[tuple[Any, Any]], busiest: int, slots: int) -> int | None:
+    """The most bytes that a node, of so many consecutive ranks, sends to others, or gets from them; None if pairs are many."""
+    if slots == 1 or slots >= case.ranks:
+        return busiest if slots == 1 else 0
+    if case.before.size * case.after.size > MOST_SEARCHED:
+        return None
+    senders, receivers, lengths = schedules.whole([schedules.between(*pair) for pair in axes]).messages
+    nodes = (senders + case.before.first) // slots, (receivers + case.after.first) // slots
+    leaves = nodes[0] != nodes[1]
+    totals = np.zeros((2, case.ranks // slots + 1), np.int64)
+    for total, side in zip(totals, nodes, strict=True):
+        np.add.at(total, side[leaves], lengths[leaves])
+    return int(totals.max()) * case.dtype.itemsize
+
 
 def facts(case: Case, links: NodeLinks, overwrite: bool = False) -> Figures:
     """Bytes, messages, memory and time of a redistribution, in whatever order its messages go.
@@ -100,7 +119,10 @@ def facts(case: Case, links: NodeLinks, overwrite: bool = False) -> Figures:
     except ScheduleError as error:
         uncounted = str(error)
     busiest = totals and max(totals.most_sent, totals.most_received)
-    limit = None if busiest is None else links.seconds(0, busiest)
+    axes = [*zip(a.distributions, b.distributions, strict=True)]
+    of_node = None if busiest is None else _busiest_node(case, axes, busiest, links.slots)
+    most_of_node = busiest and busiest * links.slots if of_node is None else of_node  # as if all messages left the node
+    limit = None if most_of_node is None else links.seconds_of_node(most_of_node)
     latency = None if totals is None else links.seconds(totals.most_messages, 0)
     of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
     of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
@@ -115,6 +137,7 @@ def facts(case: Case, links: NodeLinks, overwrite: bool = False) -> Figures:
         "bytes_between_ranks": totals and totals.bytes_sent,
         "most_messages": totals and totals.most_messages,
         "busiest_bytes": busiest,
+        "busiest_node_bytes": of_node,
         "limit": limit,
         "latency": latency,
         "memory": {
@@ -293,21 +316,32 @@ def _verdict(case: Case, document: Figures) -> Iterator[str]:
 def _time_and_limit(case: Case, document: Figures) -> tuple[str, str]:
     limit, latency, slots = document["limit"], document["latency"], document["memory"]["slots"]
     busiest, most = document["busiest_bytes"], document["most_messages"]
+    of_node = document["busiest_node_bytes"]
     if busiest is None:
         return "unknown", "unknown: the messages are too many to count"
     if not busiest:
         return "that of copies: nothing goes between ranks", "the memory of each rank"
-    if slots >= case.ranks > 1:
-        return "that of one to two copies of the local arrays, all at once: the ranks are on one node", "the memory of the node"
+    if of_node == 0:
+        why = "the ranks are on one node" if slots >= case.ranks else "no message leaves a node"
+        return f"that of one to two copies of the local arrays, all at once: {why}", "the memory of the node"
     link = f"the link of a node: {busiest:,} bytes of the busiest rank"
     if slots > 1:
-        link = f"the link of a node, which {slots} ranks share: {slots} times the {busiest:,} bytes of the busiest rank"
+        link = f"the link of a node, which {slots} ranks share: {_of_link(document)}"
     if limit is None:
         ask = "give --rate, what a node can send, as 100gbit, and --slots, the ranks of a node"
         return f"unknown: {ask}; on one node, one to two copies of the local arrays", link
     if latency > limit:
         link = f"the latency of messages: a rank has up to {most:,}"
-    return f"{_time(limit + latency)} to {_time(ABOVE_LIMIT * limit + latency)}", link
+    most_time = _time(ABOVE_LIMIT * limit + latency)
+    return f"at most {most_time}" if of_node is None else f"{_time(limit + latency)} to {most_time}", link
+
+
+def _of_link(document: Figures) -> str:
+    """What the link of the busiest node carries; messages within it count where which these are is not known."""
+    slots, of_node = document["memory"]["slots"], document["busiest_node_bytes"]
+    if of_node is None:
+        return f"at most {slots} times the {document['busiest_bytes']:,} bytes of the busiest rank"
+    return "the bytes of the busiest rank" if slots == 1 else f"the {of_node:,} bytes of the busiest node to or from others"
 
 
 def _bounds(document: Figures) -> Iterator[str]:
@@ -317,9 +351,7 @@ def _bounds(document: Figures) -> Iterator[str]:
             f"{count_text(document['most_messages'], 'message')}: no one-port order has fewer steps"
         )
     if document["limit"] is not None:
-        slots = document["memory"]["slots"]
-        shared = f"{slots} times " if slots > 1 else ""
-        yield f"links' limit: {_time(document['limit'])}, for {shared}the bytes of the busiest rank"
+        yield f"links' limit: {_time(document['limit'])}, for {_of_link(document)}"
 
 
 def _step_lines(part: Schedule, prefix: str) -> Iterator[str]:

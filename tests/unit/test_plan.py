@@ -69,7 +69,7 @@ def test_example_4_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "393 B: A 96 B, B 144 B, staging about 240 B, as B takes the place of A" in capsys.readouterr().out
     assert cli.run([*words, "--slots", "2", "--orders"]) == 0
     text = capsys.readouterr().out
-    assert "links' limit: 288 us, for 2 times the bytes of the busiest rank" in text
+    assert "links' limit: 288 us, for the 288 bytes of the busiest node to or from others" in text
     rows = {
         line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:8]]
         for line in text.splitlines()
@@ -139,6 +139,22 @@ def test_verdict(capsys: pytest.CaptureFixture[str], words: list[str], time: str
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith(f"time: {time}"), lines
     assert lines[2] == f"limited by: {limited_by}"
+
+
+def test_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The links carry what leaves a node; where the pairs are too many to know that, the time is a bound."""
+    few, many = (["--shape", "144", "4", "--from", "4x1:36x4", "--to", to] for to in ("2x2:72x2", "4x1:18x4"))
+    paper = ["--shape", "9600", "96", "--from", "40x40:2x2", "--to", "40x40:3x4"]
+    link = "the link of a node, which 2 ranks share: "
+    for words, time, limited_by in (
+        (few, "that of one to two copies of the local arrays, all at once: no message", "the memory of the node"),
+        (many, "1.15 ms to 1.73 ms", link + "the 1,152 bytes of the busiest node to or from others"),
+        (paper, "at most ", link + "at most 2 times the "),
+    ):
+        assert cli.run(["plan", *words, "--slots", "2", "--rate", "8mbit"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[1].startswith(f"time: {time}"), lines
+        assert lines[2].startswith(f"limited by: {limited_by}"), lines
 
 
 def test_large_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -320,6 +320,46 @@ def special_values() -> None:
     compare("sort of texts", lambda x: np.sort(x), [made(Setting("blocks"), texts, WORLD).array], [texts])
 
 
+def arguments() -> None:
+    """Arguments by their place and of other kinds, with NumPy's values and dtypes."""
+    rng = np.random.default_rng(11)
+    whole, other = rng.normal(size=(6, 2)), rng.normal(size=(6, 2))
+    x, y = (made(Setting("rows"), each, WORLD).array for each in (whole, other))
+    tolerances = np.array([[2.0, 2], [0.5, 0.5]] * 3)
+    big = np.array([[2**62 + 1, 2**62 + 3], [5, 2**62 + 5]])
+    endless = np.array([[-np.inf, 1.0], [2.0, np.inf]])
+    some: list[tuple[str, Call, list[Any], list[Any]]] = [
+        ("isclose", lambda a, b: np.isclose(a, a + 1, 0, b), [x, tolerances], [whole, tolerances]),
+        ("isclose, rows", lambda a, b: np.isclose(a, a + 1, 0, b), [x, tolerances[:2]], [whole, tolerances[:2]]),
+        ("allclose", lambda a, b: np.allclose(a, a + 1, 0, b), [x, tolerances * 4], [whole, tolerances * 4]),
+        ("allclose, wrong", lambda a, b: np.allclose(a, a + 1, 0, b), [x, tolerances[:2] * 4], [whole, tolerances[:2]]),
+        ("cov, ddof", lambda a: np.cov(a, ddof=1.5), [x], [whole]),
+        ("cov, dtype", lambda a: np.cov(a, dtype=np.float32), [x], [whole]),
+        *((f"{f.__name__}, y", f, [x, y], [whole, other]) for f in (np.cov, np.corrcoef)),
+        *((f"{f.__name__}, y of NumPy", f, [x, other], [whole, other]) for f in (np.cov, np.corrcoef)),
+        ("cov, columns", lambda a, b: np.cov(a, b, False), [x, y], [whole, other]),
+    ]
+    for kind in (big, endless, endless > 1):
+        a = made(Setting("rows"), kind, WORLD).array
+        for q in (0, 1, [0, 1], True):
+            some.append((f"quantile, q={q!r}, {kind.dtype}", lambda a, q=q: np.quantile(a, q), [a], [kind]))  # type: ignore[misc]
+    for dtype in ("S3", "U3", "f8"):
+        for value in (0, False):
+            some.append((f"full_like, {dtype}", lambda a, v=value, d=dtype: np.full_like(a, v, d), [x], [whole]))  # type: ignore[misc]
+        some.append((f"zeros_like, {dtype}", lambda a, d=dtype: np.zeros_like(a, d), [x], [whole]))  # type: ignore[misc]
+    swapped = whole.astype(">f8")
+    some.append(
+        ("a[mask], big-endian", lambda a: a[a > 1].sum(), [made(Setting("rows"), swapped, WORLD).array], [swapped])
+    )
+    for what, call, distributed, wholes in some:
+        compare(what, call, distributed, wholes)
+    on_first = psr.Descriptor(big.shape, None, psr.ProcessGrid((1, 1), WORLD))
+    few = psr.DistributedArray(on_first, np.asfortranarray(big) if RANK == 0 else None)
+    assert np.zeros_like(few).gather(None).dtype == np.full_like(few, 3).gather(None).dtype == big.dtype
+    assert type(np.median(few)) is np.float64
+    assert (np.zeros_like(few) | few).redistribute("rows").sum() == big.sum()
+
+
 def linear_algebra() -> None:
     rng = np.random.default_rng(5)
     wholes = [rng.normal(size=(8, 8)) + 9 * np.eye(8), rng.normal(size=(8, 3))]
@@ -368,6 +408,11 @@ def refused() -> None:
         (lambda: np.quantile(x, 2), lambda: np.quantile(x, 0.2), "q"),
         (lambda: x.sum(where=x[:2] > 0), lambda: x.sum(where=x > 0), "shapes|must be the same|the layout|the call"),
         (lambda: x[x > 1].sum(), lambda: x[x > 1].mean(), "sum|mean"),
+        (lambda: x[x > 1].sum(foo=1), lambda: x[x > 1].sum(), "foo"),
+        (lambda: x.sum(where=np.arange(5) > 1), lambda: x.sum(where=np.arange(5) > 2), "where"),
+        (lambda: x.mean(where=np.arange(5) > 1), lambda: x.mean(where=np.arange(5) > 2), "where"),
+        (lambda: np.sum(x, out=0), lambda: np.sum(x), "out"),
+        (lambda: np.linalg.svd(x, hermitian=True), lambda: np.linalg.svd(x), "hermitian"),
     ]
     for one, other, words in wrong:
         if SIZE > 1:
@@ -388,6 +433,13 @@ def refused() -> None:
         (lambda: np.einsum("ij,kj->k", x, x), "is not one product"),
         (lambda: np.einsum("ijk->i", x), "has 3 letters"),
         (lambda: np.histogram(x, "auto"), "bins = 'auto' must be"),
+        (lambda: np.histogram(x, bins=x[0]), r"no distributed array for bins.*bins\.gather\(None\)"),
+        (lambda: np.quantile(x, x[0]), "no distributed array for q"),
+        (lambda: np.full_like(x, x), "no distributed array for fill_value"),
+        (lambda: np.array([1.0], like=x), r"psr\.distribute\(array, a\)"),
+        (lambda: np.linalg.eigh(x[:5], UPLO="X"), "UPLO = 'X' must be"),
+        (lambda: np.cov(x, False), "rowvar= is given by its name"),
+        (lambda: np.cov(x, dtype=int), "dtype = .* must be of real or complex numbers"),
         (lambda: np.tensordot(x, x, 1), "must have equal sizes"),
         (lambda: x - x[:3], r"the shapes \(7, 5\) and \(3, 5\) differ"),
         (lambda: x[x[:3] > 0].sum(), "the shapes|a mask of shape"),
@@ -406,6 +458,7 @@ if __name__ == "__main__":
     rows()
     special_values()
     linear_algebra()
+    arguments()
     refused()
     if RANK == 0:
         print("OK", flush=True)
