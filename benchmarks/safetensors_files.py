@@ -50,7 +50,8 @@ def main() -> None:
         write(npy, tensors, n)
         print(f"{n} x {n} float32, {COMM.size} ranks, {os.cpu_count()} cores, {platform.platform()}, NumPy {np.__version__}")
     COMM.Barrier()
-    layouts = {"rows": psr.zeros((n, n), COMM).desc, "blocks": psr.Descriptor((n, n), 64, psr.ProcessGrid((1, COMM.size), COMM))}
+    grid = psr.ProcessGrid((1, COMM.size), COMM)
+    layouts = {"rows": psr.zeros((n, n), COMM).desc, "blocks": psr.Descriptor((n, n), 64, grid)}
     for name, desc in layouts.items():
         out, seconds, extra = desc.zeros(np.float32), {npy: list[float](), tensors: list[float]()}, 0
         for k in range(arguments.rounds):
@@ -65,8 +66,8 @@ def main() -> None:
         if COMM.rank == 0:
             pairs = [b / a for a, b in zip(seconds[npy], seconds[tensors], strict=True)]
             print(
-                f"{name}: .npy {min(seconds[npy]):.3f} s, safetensors {min(seconds[tensors]):.3f} s at least; the median of their "
-                f"ratios is {statistics.median(pairs):.2f}; {extra} bytes are read besides the tensor's {4 * n * n}",
+                f"{name}: .npy {min(seconds[npy]):.3f} s, safetensors {min(seconds[tensors]):.3f} s at least; the median of "
+                f"their ratios is {statistics.median(pairs):.2f}; {extra} bytes are read besides the tensor's {4 * n * n}",
                 flush=True,
             )
 
