@@ -113,6 +113,8 @@ def checked_path(path: object, dataset: object) -> str:
         name = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
     except TypeError:
         raise FileError(f"path = {shown(path)} must be a str or a pathlib.Path") from None
+    except MemoryError:
+        raise
     except Exception as error:  # of a class with a name of its own
         raise FileError(f"path = {shown(path)} has no name: {error}") from error
     if not name or "\0" in name:
