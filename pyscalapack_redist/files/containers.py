@@ -40,25 +40,23 @@ from .contents import (
 )
 from .hdf5 import check_closed, opened_file
 from .hdf5 import library as hdf5_library
-from .replacement import UNKNOWN, bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
+from .replacement import STAMP, UNKNOWN, bring_to_disk, check_regular, has_ended, temporary_files_of, temporary_name
 from .safetensors import is_index, read_index, tensors
 from .slabs import identity_of
-from .zarr_store import check_array_store, metadata_file
+from .zarr_store import METADATA, check_array_store, metadata_file
 from .zarr_store import library as zarr_library
 
 MARK = "pyscalapack_redist"  # the attribute of what save() of several arrays has written, and of its data sets
 FORMAT = 1  # of the index, and the value of MARK
 INDEX = "index.json"
-PART = re.compile(
-    r"\.append\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part"
-)  # HDF5's group of new entries
-SAVED = re.compile(r"data\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.saved")  # a folder's subfolder
+PART = re.compile(rf"\.append{STAMP}\.part")  # HDF5's group of new entries
+SAVED = re.compile(rf"data{STAMP}\.saved")  # a folder's subfolder
 
 ARRAY, WHOLE, SCALAR, TEXT, TEXTS = "array", "whole array", "NumPy number", "str", "list of str"
 NUMBERS: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}  # bool before int, which it is
 UNREADABLE = "unreadable"  # a foreign data set of objects, of no elements, or of text in two dimensions
 KINDS = (ARRAY, WHOLE, SCALAR, TEXT, TEXTS, *NUMBERS)
-OF_ZARR = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # files in the folders of a store
+OF_ZARR = (*METADATA, ".zattrs", ".zmetadata")  # files in the folders of a store
 WAITS = (0.0, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # seconds, for a program that has an HDF5 file open for a moment
 INT_LEAST, INT_MOST = -(2**63), 2**64 - 1
 

@@ -27,6 +27,7 @@ from ..errors import FileError
 from .slabs import on_all, on_first
 
 UNKNOWN = "0" * 12
+STAMP = r"\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}"  # of a temporary name: machine, process, start, token
 
 
 def check_regular(target: str) -> None:
@@ -155,7 +156,7 @@ def temporary_name(target: str) -> str:
 def temporary_files_of(target: str) -> list[str]:
     """Temporary files and directories of other calls of save() for a file; empty if the directory cannot be read."""
     folder, first = os.path.split(_beginning(target))
-    pattern = re.compile(re.escape(first) + r"\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part")
+    pattern = re.compile(re.escape(first) + STAMP + r"\.part")
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.path for entry in entries if pattern.fullmatch(entry.name) and not entry.is_symlink())
