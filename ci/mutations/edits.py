@@ -35,6 +35,8 @@ class Mutant(NamedTuple):
         The text occurs once in the function.
     equivalent : str
         Why nobody can see a difference; empty where one can.
+    tests : str
+        Patterns of the tests that were written for it, with spaces between them.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Mutant(NamedTuple):
     before: str
     after: str
     equivalent: str = ""
+    tests: str = ""
 
     @property
     def digest(self) -> str:
