@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .adapters.adapter import Adapter, View, adapter_of
 from .comm.agreement import agreement
@@ -28,6 +29,7 @@ from .errors import ArrayError, DescriptorError, shown
 from .layout.array_arithmetic import Distributed, own_arrays
 from .layout.axis import check_dimensions
 from .layout.descriptor import Descriptor
+from .layout.dimensions import BALANCED
 from .layout.grid import ProcessGrid, checked_communicator
 from .layout.letters import transposes
 from .layout.notation import check_layout_text, layout_from_text
@@ -259,6 +261,8 @@ def not_taken(name: str, x: object) -> ArrayError:
         remedy = "a mesh or placements alone are no layout: give a DTensor, or with like= the pair (mesh, placements)"
     elif type(x).__module__ == "numpy":
         remedy = "the layout of a local array is not known: give a pair (layout, local array); distribute takes a whole array"
+    elif isinstance(x, tuple) and x and isinstance(x[0], Distributed):
+        remedy = "of factors and what is with them the first item is an array; slogdet, det and inv take the matrix itself"
     return ArrayError(f"{name} is a {kind}: {remedy}")
 
 
@@ -343,12 +347,28 @@ def in_slabs(array: Distributed) -> Distributed:
     return array if isinstance(array.desc, Descriptor) else move(array, slabs_of(array.desc))
 
 
+def in_rows(array: NDArray[Any], layout: Layout) -> tuple[Descriptor, NDArray[Any] | None]:
+    """A NumPy array that all ranks have whole, in balanced rows on the processes of a layout. Not collective."""
+    rows = slabs_along(layout, array.shape, 0)
+    return rows, None if rows.coords is None else array[rows.global_indices(0)]
+
+
 def slabs_of(tiles: Tiles) -> Descriptor:
     """Slabs of the longest dimension of an array of tiles, on all ranks."""
-    comm = communicator_of(tiles)
-    longest = max(range(tiles.ndim), key=lambda k: tiles.shape[k])
-    axes = [0 if k == longest else None for k in range(tiles.ndim)]
-    return Descriptor(tiles.shape, "balanced", ProcessGrid((comm.Get_size(),), comm), axes=axes)
+    return slabs_along(tiles, tiles.shape, max(range(tiles.ndim), key=lambda k: tiles.shape[k]))
+
+
+def slabs_along(layout: Layout, shape: Sequence[int], dim: int) -> Descriptor:
+    """Balanced slabs of one dimension of a shape on all processes of a layout."""
+    return Descriptor(shape, BALANCED, line_of(layout), axes=[0 if k == dim else None for k in range(len(shape))])
+
+
+def line_of(layout: Layout) -> ProcessGrid:
+    """The processes of a layout in one line; of tiles all ranks."""
+    if isinstance(layout, Descriptor):
+        return ProcessGrid((layout.grid.size,), layout.grid.comm, ranks=layout.grid.ranks.ravel())
+    comm = communicator_of(layout)
+    return ProcessGrid((comm.Get_size(),), comm)
 
 
 def named_layout(shape: Any, layout: object, comm: Any) -> Descriptor:

@@ -13,6 +13,7 @@ from .comm.agreement import agreement
 from .comm.groups import group_of
 from .comm.mpi import MPI
 from .distributed_array import DistributedArray
+from .engine.local_arrays import no_memory_for, order_like
 from .errors import ArrayError, DescriptorError, shown
 from .layout.array_arithmetic import Distributed, whole_layout
 from .layout.arrays import host_array
@@ -35,7 +36,8 @@ def zeros(
     Parameters
     ----------
     shape : int, sequence of int, Descriptor, Tiles or DistributedArray
-        Shape of the array, with `comm`; or a layout, or an array that has it.
+        Shape of the array, with `comm`; or a layout, or an array that has it, whose order of elements is kept in other than two
+        dimensions.
     comm : MPI.Intracomm, optional
         Communicator of the ranks, with a shape.
     dtype : dtype
@@ -51,7 +53,12 @@ def zeros(
         An argument is wrong; on this rank.
     """
     desc = _layout(shape, comm, layout)
-    return DistributedArray._from_result(desc, desc.zeros(dtype), np.dtype(dtype))
+    order = order_like(shape.own, desc.ndim) if isinstance(shape, Distributed) else "F"
+    try:
+        local = desc.zeros(dtype, order)
+    except MemoryError as error:
+        raise no_memory_for(desc, error, "more processes, or elements of fewer bytes, need less on each") from None
+    return DistributedArray._from_result(desc, local, np.dtype(dtype))
 
 
 @brief

@@ -155,6 +155,8 @@ class DistributedArray(Distributed):
         """All elements in one dimension, in C order or in Fortran order: `reshape(-1)`. Collective, as `sum`."""
         return self.reshape(-1, order=order)
 
+    flatten = ravel
+
     def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Self:
         """Sums of the elements so far along a dimension, or of all in C order, as by `numpy.cumsum`. Collective, as `sum`.
 
@@ -746,9 +748,10 @@ def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> Arra
 @brief
 def distribute(
     array: object,
-    desc: Descriptor | MPI.Intracomm,
+    desc: Descriptor | MPI.Intracomm | str | None = None,
     root: int = 0,
     *,
+    comm: MPI.Intracomm | None = None,
     layout: str | None = None,
     order: str | None = None,
 ) -> DistributedArray:
@@ -761,10 +764,12 @@ def distribute(
     array : array_like
         On `root` the whole array, of the descriptor's shape: anything that NumPy can make an array of, such as nested lists,
         but no masked array. Ignored on other ranks.
-    desc : Descriptor or MPI.Intracomm
-        Layout to reach, of a whole array, not of a sub-array; or the communicator of the ranks.
+    desc : Descriptor, MPI.Intracomm or str
+        Layout to reach, of a whole array, not of a sub-array; or the communicator of the ranks; or, with `comm`, a text.
     root : int
         Rank that has it.
+    comm : MPI.Intracomm, optional
+        The communicator, by name.
     layout : str, optional
         With a communicator: "rows", the default, "columns" or a text such as "2x2:64x64", as for `zeros`.
     order : {None, "C", "F", "K"}
@@ -778,15 +783,20 @@ def distribute(
     CollectiveError
         An argument is wrong on another rank.
     """
-    if isinstance(desc, str):
-        raise DescriptorError(f"desc = {desc!r} has no communicator: distribute(array, comm, layout={desc!r})")
     target: Any = desc
+    if desc is None or (isinstance(desc, str) and layout is None):
+        target, layout, comm = comm, layout if desc is None else desc, None
+    if target is None or isinstance(target, str):
+        raise DescriptorError(f"desc = {shown(desc)} has no communicator: distribute(array, comm, layout={desc or 'rows'!r})")
     with hold_interrupts():  # an interrupt goes into the next vote
-        if not isinstance(target, LAYOUTS) and checked_communicator(target) is not None:
+        is_layout = isinstance(target, LAYOUTS) or checked_communicator(target) is None
+        surplus = {"comm": comm} | ({"layout": layout} if is_layout else {})
+        for name, each in surplus.items():
+            if each is not None:
+                error = DescriptorError(f"{name} = {shown(each)} is given beside desc = {target!r}, which has its own: omit it")
+                meet(group_of_all(target) if is_layout else group_of(target), "distribute", error)
+        if not is_layout:
             target, array = _layout_of_whole(array, target, root, "rows" if layout is None else layout)
-        elif layout is not None:
-            error = DescriptorError(f"layout = {shown(layout)} is for distribute(array, comm); here {desc!r} is the layout")
-            meet(group_of_all(target), "distribute", error)
         local, dtype = from_root(target, lambda: _read_whole(array, target.shape), root, order=order)
     return DistributedArray._from_result(target, local, dtype)
 

@@ -315,6 +315,8 @@ def read_index(shape: Sequence[int], key: object) -> list[Pick]:
     """
     parts = list(key) if isinstance(key, tuple) else [key]
     gaps = [k for k, part in enumerate(parts) if part is Ellipsis]
+    if any(part is None for part in parts):
+        raise ArrayError(f"index {shown(key)}: None adds a dimension, which np.expand_dims(a, axis) does, as a view")
     if len(gaps) > 1 or len(parts) - len(gaps) > len(shape):
         raise ArrayError(
             f"index {shown(key)} is for more dimensions than {len(shape)}, or has more than one ellipsis (...)"

@@ -21,19 +21,19 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import linalg
-from .arguments import in_slabs, move
+from .arguments import in_rows, in_slabs, line_of, move, slabs_along
 from .comm.agreement import agreement, meet
 from .comm.group import Group, first_known
 from .comm.progress import hold_interrupts
 from .creation import zeros
 from .distributed_array import DistributedArray
+from .engine.local_arrays import order_like
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
 from .layout.array_arithmetic import Distributed, largest, own_indices, own_values, whole_layout
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BALANCED
-from .layout.grid import ProcessGrid
 from .layout.tiles import Layout
 from .reductions import Axis, dimensions_of, own_blocks, reduced, state_numbers, truth
 
@@ -212,22 +212,9 @@ def _group(array: Distributed) -> Group:
 # -- layouts and what is computed in them
 
 
-def _grid_of_all(desc: Layout) -> ProcessGrid:
-    """The processes of a layout in one line; of tiles all ranks."""
-    if isinstance(desc, Descriptor):
-        return ProcessGrid((desc.grid.size,), desc.grid.comm, ranks=desc.grid.ranks.ravel())
-    comm = communicator_of(desc)
-    return ProcessGrid((comm.Get_size(),), comm)
-
-
-def _slabs(desc: Layout, shape: Sequence[int], dim: int) -> Descriptor:
-    """Balanced slabs of one dimension on all processes of a layout."""
-    return Descriptor(shape, BALANCED, _grid_of_all(desc), axes=[0 if k == dim else None for k in range(len(shape))])
-
-
 def _line(desc: Layout, sizes: Sequence[int]) -> Descriptor:
     """A layout of one dimension with so many elements on each process of another one."""
-    return Descriptor((sum(sizes),), Blocks(sizes), _grid_of_all(desc))
+    return Descriptor((sum(sizes),), Blocks(sizes), line_of(desc))
 
 
 def _brought(array: Array, layout: Layout) -> Array:
@@ -241,7 +228,7 @@ def _whole_along(array: Array, dims: Sequence[int]) -> Array:
     if isinstance(desc, Descriptor) and all(desc.distributions[k].processes == 1 for k in dims):
         return array
     others = [k for k in range(array.ndim) if k not in dims]
-    return _brought(array, _slabs(desc, array.shape, max(others, key=lambda k: array.shape[k])))
+    return _brought(array, slabs_along(desc, array.shape, max(others, key=lambda k: array.shape[k])))
 
 
 def _computed(array: Array, name: str, work: Callable[[Numbers], Numbers]) -> Array:
@@ -267,7 +254,7 @@ def _sizes(desc: Descriptor, dim: int) -> list[int]:
 def _flat(array: Array) -> Array:
     """All elements in C order, a range of them on each process. Collective."""
     dim = _cut(array.shape)
-    slabs = _brought(array, _slabs(array.desc, array.shape, dim))
+    slabs = _brought(array, slabs_along(array.desc, array.shape, dim))
     layout = _line(array.desc, _sizes(slabs.desc, dim))
     with step(_group(array), "elements in C order"):
         local = None if layout.coords is None else np.array(slabs.own, order="C").reshape(-1)
@@ -277,7 +264,7 @@ def _flat(array: Array) -> Array:
 def _shaped(line: Array, shape: Sequence[int]) -> Array:
     """Elements in C order in another shape, in slabs. Collective."""
     dim = _cut(shape)
-    slabs = _slabs(line.desc, shape, dim)
+    slabs = slabs_along(line.desc, shape, dim)
     ranges = _brought(line, _line(line.desc, _sizes(slabs, dim)))
     local = None if slabs.coords is None else ranges.own.reshape(slabs.local_shape)
     return type(line)._from_result(slabs, local, line.dtype)
@@ -364,7 +351,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: DTypeLike
     shape = [edges[-1] if k == dim else n for k, n in enumerate(first.shape)]
     layout = _lengthened(first.desc, shape, dim)
     with step(_group(first), "numpy.concatenate, its result"):
-        result = type(first)._from_result(layout, layout.empty(kind), kind)
+        result = type(first)._from_result(layout, layout.empty(kind, order_like(first.own, first.ndim)), kind)
     for part, start, end in zip(parts, edges[:-1], edges[1:], strict=True):
         window = result[tuple([slice(start, end) if k == dim else slice(None) for k in range(first.ndim)])]
         if not part.size:
@@ -383,7 +370,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: DTypeLike
 def _lengthened(desc: Layout, shape: Sequence[int], dim: int) -> Descriptor:
     """The layout of an array that is longer along a dimension: balanced there, or in the same blocks if there are many."""
     if not isinstance(desc, Descriptor):
-        return _slabs(desc, shape, int(np.argmax(shape)))
+        return slabs_along(desc, shape, int(np.argmax(shape)))
     whole: Descriptor = whole_layout(desc)
     axis = whole.distributions[dim]
     is_cyclic = isinstance(axis.block, int) and 1 < axis.processes < axis.number_of_blocks
@@ -438,9 +425,8 @@ def _distributed(name: str, x: Any, *operands: Any) -> Array:
     first = next(each for each in operands if isinstance(each, DistributedArray))
     if not isinstance(x, np.ndarray) or not x.ndim:
         raise TypeError(f"{name} = {shown(x)} must be a distributed array, or a NumPy array that all ranks have")
-    desc = _slabs(first.desc, x.shape, 0)
     with step(_group(first), f"{name}, a NumPy array"):
-        rows = None if desc.coords is None else x[desc.global_indices(0)]
+        desc, rows = in_rows(x, first.desc)
     return type(first)._from_result(desc, rows, x.dtype)
 
 
@@ -536,8 +522,8 @@ def _matrix_product(a: Array, b: Array, function: Callable[..., Any] = np.dot) -
     if a.shape[1] != b.shape[0]:
         raise ArrayError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[1]} rows, as a has columns")
     whole: Any = _together(b.gather, None)
-    rows = _brought(a, _slabs(a.desc, a.shape, 0))
-    layout = _slabs(a.desc, (a.shape[0], *b.shape[1:]), 0)
+    rows = _brought(a, slabs_along(a.desc, a.shape, 0))
+    layout = slabs_along(a.desc, (a.shape[0], *b.shape[1:]), 0)
     with step(_group(a), "a product"):
         local = None if layout.coords is None else function(rows.own, whole)
     return type(a)._from_result(layout, local, kind)
@@ -687,7 +673,7 @@ def _along(a: Array, axis: int | None, function: Callable[..., Numbers], of_line
     """
     if axis is None:
         line = of_line(_flat(a), functools.partial(function, axis=0))
-        return _brought(line, _slabs(a.desc, line.shape, 0))
+        return _brought(line, slabs_along(a.desc, line.shape, 0))
     (dim,) = dimensions_of(a, axis)
     if a.size == a.shape[dim]:  # there is no other dimension to be cut
         result = _shaped(of_line(_flat(a), functools.partial(function, axis=0)), a.shape)
@@ -1038,6 +1024,8 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(("clip", "round"), "its arguments are given in their order, without names and out="),
     "flip": "write a[::-1]",
     **dict.fromkeys(("flipud", "fliplr"), "write a[::-1] or a[:, ::-1]"),
+    "take": "write slices, as a[::2], or a row after the other, as a[i]; the rows of each rank are in a.own",
+    "take_along_axis": "write np.where of masks; a.gather() is the whole array on one rank",
     **dict.fromkeys(("roll", "pad", "insert", "delete", "append", "tile", "repeat"), BY_SLICES),
     **dict.fromkeys(("split", "array_split", "vsplit", "hsplit"), "write slices, as a[:k] and a[k:], which are views"),
     "diff": "write a[1:] - a[:-1]",
@@ -1045,6 +1033,14 @@ REMEDIES: dict[str, str] = {
     "tril": "of a square matrix write a.redistribute(a.desc, uplo='L'); of others a * mask, of 0 and 1 in the layout of a",
     "triu": "of a square matrix write a.redistribute(a.desc, uplo='U'); of others a * mask, of 0 and 1 in the layout of a",
     "diag": "write a.diagonal()",
+    "fill_diagonal": "write a[psr.eye(a, dtype=bool)] = value",
+    "block": "write np.vstack([np.hstack([a, b]), np.hstack([c, d])])",
+    "nan_to_num": "write np.where(np.isnan(a), 0, a)",
+    "kron": "write np.einsum('ij,kl->ikjl', a, b), and reshape it",
+    **dict.fromkeys(
+        ("fft.fft", "fft.ifft", "fft.fft2", "fft.ifft2", "fft.fftn", "fft.ifftn", "fft.rfft", "fft.irfft"),
+        "make the axis whole on each rank, as by a.redistribute('rows') for the last one, and transform a.own",
+    ),
     "average": "write a.mean(axis), or with weights (a * w).sum(axis) / w.sum(axis)",
     "unique": "write np.sort(a, axis=None), or np.unique of np.concatenate of all ranks' np.unique(a.own)",
     **dict.fromkeys(

@@ -598,7 +598,7 @@ def plan_between(
     desc_a: object, desc_b: object, local: Any = None, **options: Unpack[PlanKeywords]
 ) -> Redistribution:
     """The plan between two layouts for this package's own arrays. Collective, as `planned`."""
-    return planned(desc_a, desc_b, read_options("plan", options), local=local).plan
+    return planned(desc_a, desc_b, read_options("redistribute", options), local=local).plan
 
 
 def _for_user(agreed: Agreed) -> Redistribution:

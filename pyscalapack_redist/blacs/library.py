@@ -20,6 +20,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .._blacs import ENTRY_POINTS, Entries
 from ..errors import LibraryError, callers_level
@@ -53,6 +54,7 @@ ROUTINES = (
 )
 ILP64 = "it counts in 64-bit integers (ILP64), and descriptors have 32-bit ones"
 MKL_LAYERS = tuple(f"libmkl_{compiler}_ilp64" for compiler in ("intel", "gf"))
+OPENBLAS_MEMORY = 2**27 + 2**20  # bytes, on x86; elsewhere it takes less
 INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
 
 DEBIAN_PACKAGES = {"Open MPI": "libscalapack-openmpi-dev", "MPICH": "libscalapack-mpich-dev"}
@@ -479,6 +481,7 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
         if any(map(counts_in_64_bits, opened)):
             raise LibraryError(f"{candidate.parts[-1][0]}: {ILP64}; use one that is built with 32-bit integers (LP64)")
         addresses = _addresses(candidate, opened, prefix)
+        _take_blas_memory(opened[-1])
     except BaseException:
         for library in reversed(opened):
             _ctypes.dlclose(library._handle)
@@ -486,6 +489,22 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
     path = next(filter(None, (file_of(library, prefix + "pdgemr2d_") for library in reversed(opened))))
     missing = tuple(symbol for symbol, address in addresses.items() if not address)
     return Library(path, candidate.vendor, str(mpi), Entries(addresses, path), reason, missing, addresses)
+
+
+def _take_blas_memory(library: ctypes.CDLL) -> None:
+    """Let OpenBLAS take the memory of its first call here, where it is an error if there is none: it would try for ever."""
+    if not address_of(library, "openblas_get_config"):
+        return
+    try:
+        mmap.mmap(-1, OPENBLAS_MEMORY).close()
+    except OSError as caught:
+        raise MemoryError(
+            f"OpenBLAS, {file_of(library, 'openblas_get_config')}, takes {OPENBLAS_MEMORY >> 20} MiB of address space in its "
+            "first call, and this process has less: raise its limit (ulimit -v), or run fewer ranks on a node"
+        ) from caught
+    n, number, matrix = ctypes.c_int(128), ctypes.c_double(0), (ctypes.c_double * 128**2)()  # of small ones it takes none
+    operands: list[Any] = [n, n, n, number, matrix, n, matrix, n, number, (ctypes.c_double * 128**2)(), n]
+    library.dgemm_(b"N", b"N", *[ctypes.byref(each) for each in operands])
 
 
 def _visibility(candidate: _Candidate, mpi: _RunningMPI) -> int:

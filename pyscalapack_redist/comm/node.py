@@ -230,7 +230,10 @@ class Node:
             # a rank may abort because another has died or ended: report that one first
             aborted, ended = self.ring.aborted_by(), self.ring.ended_before(ticket)
             if ended is not None:
-                raise CollectiveError(f"{self._names[ended]} ended without this call, or has freed the communicator before it")
+                raise CollectiveError(
+                    f"{self._names[ended]} ended without this call, which all ranks must make, or has freed the communicator "
+                    "before it"
+                )
         for name, process in self._watched:
             if _is_dead(process):
                 raise CollectiveError(f"{name} has died")

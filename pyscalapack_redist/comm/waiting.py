@@ -151,19 +151,19 @@ class Waiting:
         """The error of a rank that has waited for half the limit or more when another rank aborts; None for others."""
         if not 0 < self._limit < 2 * self._waited:
             return None
-        return WaitTimeoutError(f"{self._describe_wait(plan)}; {reason}")
+        return WaitTimeoutError(self._describe_wait(plan, f"; {reason}"))
 
-    def _describe_wait(self, plan: object) -> str:
-        """How long this rank has waited and in which call, and for which ranks if that is known."""
+    def _describe_wait(self, plan: object, reason: str = "") -> str:
+        """How long this rank has waited and in which call, and for which ranks; if these are not known, the reason to end."""
         group, operation = self._group, _describe_call(plan)
         late: list[int] = []
         if self._has_asked or not self._by_messages:
             late = self._find_missing() or []
         names = _list_names([group.names[k] for k in late])
-        absence = f": {names} {'has' if len(late) == 1 else 'have'} not called it" if late else ""
+        known = f": {names} {'has' if len(late) == 1 else 'have'} not called it" if late else reason
         return (
             f"{group.names[group.rank]} has waited for {self._waited:.3g} s ({LIMIT}={self._limit:g}) in call "
-            f"{group.call_count} of these {group.size} ranks, {operation}{absence}"
+            f"{group.call_count} of these {group.size} ranks, {operation}{known}"
         )
 
     def _check_others(self) -> bool:

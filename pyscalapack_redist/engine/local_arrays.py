@@ -163,6 +163,11 @@ def new_order(pair: Pair, sources: Sequence[Array | None]) -> str:
     return next(filter(None, known), "F")
 
 
+def order_like(array: Any, ndim: int) -> str:
+    """The order of elements in a new array beside the local one of another: "F" of matrices, otherwise that of this one."""
+    return (memory_order(array) if ndim != 2 and isinstance(array, np.ndarray) else None) or "F"
+
+
 def memory_order(array: Array) -> str | None:
     """The one of "C" and "F" that is nearer to the order of elements in memory; None if they are alike for this array."""
     strides = [abs(stride) for n, stride in zip(array.shape, array.strides, strict=True) if n > 1]
@@ -202,10 +207,13 @@ def make_out(
     try:
         return desc.zeros(dtype, order) if zeroed else desc.empty(dtype, order)
     except MemoryError as error:
-        raise MemoryError(
-            f"{str(error).rstrip('.')}: the new local array of {desc!r}; give out=, an array that is there, or overwrite=True, "
-            "which needs little more than the memory of A, or more processes"
-        ) from None
+        remedy = "give out=, an array that is there, or overwrite=True, which needs little more than the memory of A"
+        raise no_memory_for(desc, error, f"{remedy}, or more processes") from None
+
+
+def no_memory_for(desc: Any, error: MemoryError, remedy: str) -> MemoryError:
+    """The error with the layout of the new local array, and what to do."""
+    return MemoryError(f"{str(error).rstrip('.')}: the new local array of {desc!r}; {remedy}")
 
 
 def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = "out") -> None:

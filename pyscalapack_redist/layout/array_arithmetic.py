@@ -40,6 +40,21 @@ OPERATORS = {
 DTYPES = [code for code in np.typecodes["All"] if code not in "OVc"]  # that an array may have
 # Methods of NumPy's arrays that are functions too
 OF_NUMPY = {name for name in dir(np.ndarray) if hasattr(np, name) and not name.startswith("_")}
+# What to write in place of methods of NumPy's arrays
+IN_PLACE_OF_METHODS = {
+    "fill": "write a[...] = value",
+    "item": "a[i, j] is an element, on all ranks",
+    "itemset": "write a[i, j] = value",
+    "tolist": "write a.gather(None).tolist(), of the whole array on all ranks",
+    "tobytes": "a.own.tobytes() is this rank's part, and a.gather().tobytes() the whole array on one rank",
+    "tofile": "write a.save('a.npy')",
+    "view": "a.own.view(dtype) is this rank's part",
+    "flat": "a.ravel() has the elements in one dimension",
+    "strides": "those of this rank's part are a.own.strides",
+    "flags": "those of this rank's part are a.own.flags",
+    "sort": "write b = np.sort(a, axis)",
+    "resize": "write b = a.reshape(shape)",
+}
 # Functions of elements that are no ufuncs
 OF_ELEMENTS = (np.clip, np.imag, np.real, np.round, np.where)
 
@@ -65,7 +80,6 @@ class Distributed:
         `desc` is no layout, or `local` does not fit it; on this rank only.
     """
 
-    __iter__ = None
     _desc: Layout
     _dtype: np.dtype[Any] | None = None  # of a rank without a tile
     _consumed_by = ""  # the call that has moved its elements away
@@ -126,8 +140,8 @@ class Distributed:
                 f"this array has been consumed by {self._consumed_by}, which has moved its elements: use the result of that "
                 "call, or leave overwrite=True out there"
             )
-        remedy = f": numpy.{name}(a) works, or says what to write" if name in OF_NUMPY else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
+        remedy = IN_PLACE_OF_METHODS.get(name, f"numpy.{name}(a) works, or says what to write" if name in OF_NUMPY else "")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy and ': '}{remedy}")
 
     @property
     def desc(self) -> Any:
@@ -173,6 +187,12 @@ class Distributed:
     def __len__(self) -> int:
         """Number of elements along the first dimension."""
         return self.shape[0]
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(
+            "a distributed array cannot be iterated: all ranks ask for a[i] together, a row or an element in each call, as in "
+            f"for i in range(len(a)); here {shown(self)}"
+        )
 
     @property
     def size(self) -> int:
@@ -348,6 +368,12 @@ class Distributed:
     def __rfloordiv__(self, other: Any) -> Self:
         return self._compute(np.floor_divide, "//", other, self)
 
+    def __divmod__(self, other: Any) -> tuple[Self, Self]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Self, Self]:
+        return other // self, other % self
+
     def __mod__(self, other: Any) -> Self:
         return self._compute(np.remainder, "%", self, other)
 
@@ -457,7 +483,7 @@ class Distributed:
             )
         raise ArrayError(
             f"the arrays are in different layouts, {self._desc!r} and {other.desc!r}: bring both into one, as by "
-            f"a {operator} b.redistribute(a)"
+            f"{'b.redistribute(a)' if operator == ',' else f'a {operator} b.redistribute(a)'}"
         )
 
     def _refuse(self, operation: str, remedy: str = "") -> NoReturn:
@@ -469,7 +495,11 @@ class Distributed:
         raise TypeError(f"{operation} does not take distributed arrays: {remedy}; here {shown(self)}")
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        self._refuse("numpy.asarray", "a.gather(None) is the whole array on all ranks, and a.own this rank's part")
+        self._refuse(
+            "numpy.asarray",
+            "psr.linalg has functions as SciPy's, np.concatenate and its kin join arrays; a.gather(None) is the whole array on "
+            "all ranks, and a.own this rank's part",
+        )
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
         """A function of elements, on the local arrays of arrays of one layout, and numbers; others raise a TypeError."""
@@ -477,7 +507,7 @@ class Distributed:
         if method != "__call__" or options or not (is_of_elements or function is np.matmul):
             self._refuse(
                 f"numpy.{function.__name__}{'' if method == '__call__' else f'.{method}'} in this form",
-                _form(method, options),
+                _form(function, method, options),
             )
         if function is np.matmul and isinstance(operands[0], Distributed):
             return operands[0] @ operands[1]
@@ -633,13 +663,13 @@ def replicated(shape: Sequence[int], comm: Any) -> Descriptor:
     return Descriptor(shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * len(shape))
 
 
-def _form(method: str, options: dict[str, Any]) -> str:
+def _form(function: np.ufunc, method: str, options: dict[str, Any]) -> str:
     """What to write in place of a form of a ufunc; nothing for most forms."""
     if "out" in options:
         return "write b[...] = function(a), where b is the array to write into"
     if method == "reduce":
         return "sum, prod, min, max, any and all are methods of the array, with axis="
-    return ""
+    return {np.divmod: "write a // b and a % b", np.modf: "write a - np.trunc(a) and np.trunc(a)"}.get(function, "")
 
 
 def _on_tiles(function: Callable[..., Any], *operands: Sequence[Any]) -> list[Any]:

@@ -29,6 +29,7 @@ from .grid import ProcessGrid
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
 NOTATION_OF_COPIES = "one number for each dimension of the array as well, as in 2x2x3c:64x64 for three replicas"
 SLABS = {"rows": 0, "columns": -1}  # the words for whole slabs, and the dimension that is distributed
+SLABS_OF_FOUR = {"rows": "4x1:balanced", "columns": "1x4:balanced"}
 GRAMMAR = f"'rows', 'columns', or {NOTATION}, a block size also as 'balanced', as in '4x1:balanced'"
 IRREGULAR = re.compile(r"\d+(p\d+)?(,\d+(p\d+)?)+|\d+p\d+")
 COPIES, OWNER = "c", "p"
@@ -139,6 +140,8 @@ class LayoutText:
         rest, plus, first = text.partition("+")
         rest, at, source = rest.partition("@")
         grid, colon, block = rest.partition(":")
+        if text in SLABS:
+            raise DescriptorError(f"layout {text!r} does not say of how many ranks: {text} of 4 are {SLABS_OF_FOUR[text]}")
         if not colon:
             raise DescriptorError(f"layout {text!r} has no block size: it must be {NOTATION}")
         marked = [part for part in grid.split("x") if part.endswith(COPIES)]

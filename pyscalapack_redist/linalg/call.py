@@ -15,12 +15,13 @@ from contextvars import ContextVar
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypedDict, TypeVar, cast, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import tracing
 from ..adapters.adapter import adapter_of
 from ..adapters.pairs import Pairs
-from ..arguments import Needs, in_slabs, move, read_argument
-from ..comm.agreement import meet
+from ..arguments import Needs, in_rows, in_slabs, move, read_argument
+from ..comm.agreement import agreement, meet
 from ..comm.groups import MPIGroup
 from ..comm.guard import Guard, GuardedWork, holding_interrupts
 from ..comm.mpi import MPI
@@ -33,6 +34,7 @@ from ..layout.array_arithmetic import Distributed
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from ..layout.tiles import LAYOUTS
+from ..reductions import state_numbers
 from ..scalapack.calls import run_together
 from ..tracebacks import brief
 from .solver_rules import prefer
@@ -276,8 +278,8 @@ def routine(function: Callable[Concatenate[RoutineCall, P], R]) -> Callable[P, R
         own.join()
 
         def result_of_function() -> R:
-            if not named.keys() <= defaults.keys():
-                signature.bind(*positional, **named)  # says which keyword is unknown
+            for keyword in named.keys() - defaults.keys():
+                raise TypeError(f"linalg.{name}() has no keyword {keyword!r}: it takes {', '.join(defaults)}")
             if name in OF_STACKS and any(
                 isinstance(each, Distributed) and each.ndim > 2 for each in map(own.arguments.get, OPERANDS)
             ):
@@ -344,9 +346,7 @@ class ConvertedOperands:
 
     def read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments with distributed arrays in place of others, and layouts in place of arrays for `like` and `layout`."""
-        layouts = (
-            argument for argument in (*arguments, *keywords.values()) if isinstance(argument, (Distributed, *LAYOUTS))
-        )
+        layouts = (each for each in _listed(arguments, keywords) if isinstance(each, (Distributed, *LAYOUTS)))
         other = next((array.desc if isinstance(array, Distributed) else array for array in layouts), None)
         positional = [self._read(name, argument, other) for name, argument in zip(self._names, arguments, strict=False)]
         return positional, {name: self._read(name, argument, other) for name, argument in keywords.items()}
@@ -362,6 +362,8 @@ class ConvertedOperands:
             isinstance(argument, tuple) and adapter_of(argument) is None
         ):  # factors with pivots, or whether they are lower
             return tuple([self._read(name, item, other, True) for item in argument])
+        if name in OPERANDS and _is_whole(argument) and other is not None and not is_factor:
+            return self._in_rows(name, argument, other)
         array = read_argument(name, argument, None, other).content
         if not isinstance(array, Distributed):
             return array
@@ -371,6 +373,15 @@ class ConvertedOperands:
             array = DistributedArray._from_result(array.desc, array.local, array.dtype)
         if array is not argument or not is_factor:  # factors of lu_factor are of no kind
             self._operands.append(ConvertedOperand(argument, array))
+        return array
+
+    def _in_rows(self, name: str, argument: NDArray[Any], other: Any) -> Any:
+        """A NumPy array that all ranks have whole, as a distributed one beside another operand. Collective over its ranks."""
+        with agreement(group_of_all(other), f"linalg.{self._routine}, {name} a NumPy array") as agreed:
+            state_numbers(agreed, name, argument)
+            rows, local = in_rows(argument, other)
+        array = DistributedArray._from_result(rows, local, argument.dtype)
+        self._operands.append(ConvertedOperand(array, array))
         return array
 
     def _in_blocks(self, array: Distributed) -> Distributed:
@@ -426,13 +437,23 @@ class ConvertedOperands:
         return (exact or alike or of_dimension or operands)[0]
 
 
+def _is_whole(argument: Any) -> bool:
+    """Whether it is a NumPy array, which all ranks are to have, as in `a @ x`."""
+    return isinstance(argument, np.ndarray) and argument.ndim > 0 and not isinstance(argument, np.ma.MaskedArray)
+
+
 def _is_of_tiles(argument: Any) -> bool:
     layout = argument.desc if isinstance(argument, Distributed) else argument
     return isinstance(layout, LAYOUTS) and not isinstance(layout, Descriptor)
 
 
 def need_reading(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    """Whether arguments of a routine are arrays of other libraries, or of tiles."""
+    """Whether arguments of a routine are arrays of NumPy or of other libraries, or of tiles."""
+    listed = _listed(arguments, keywords)
+    return any(_is_whole(each) or adapter_of(each) is not None or _is_of_tiles(each) for each in listed)
+
+
+def _listed(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
+    """The arguments, and then the items of tuples among them."""
     listed = [*arguments, *keywords.values()]
-    listed += [item for argument in listed if isinstance(argument, tuple) for item in argument]
-    return any(adapter_of(argument) is not None or _is_of_tiles(argument) for argument in listed)
+    return listed + [item for argument in listed if isinstance(argument, tuple) for item in argument]

@@ -1078,6 +1078,11 @@ LINALG: dict[str, Operation] = {
     **{f"{name} of stacks": row for name, row in STACKS.items()},
     "solve": of(linalg.solve, None, "square sides", check=check_solve),
     "solve of a vector": of(linalg.solve, None, "square vector", check=check_solve),
+    "solve of a NumPy array": Operation(
+        lambda s: linalg.solve(s.a, np.ones(s.shape[0], s.dtype)),
+        kinds="square",
+        check=lambda x, a: check_solve(x, a, np.ones(len(a), a.dtype)),
+    ),
     "solve overwrite_a": of(
         lambda a, b: linalg.solve(a, b, overwrite_a=True), None, "square sides", check=check_solve, consumes="a"
     ),
@@ -1307,6 +1312,9 @@ OPERATIONS |= {
         "numpy.reshape shape": of_one_rank(lambda s, shape: np.reshape(s.a, shape), -1, (1, -1)),
         "DistributedArray.__matmul__ NumPy": of_one_rank(
             lambda s, number: s.a @ np.full((s.shape[1], 2), number, s.dtype), 1, 2
+        ),
+        "solve of a NumPy array": of_one_rank(
+            lambda s, number: linalg.solve(s.a, np.full((s.shape[0], 2), number, s.dtype)), 1, 2, "square"
         ),
         "DistributedArray.sum axis": of_one_rank(lambda s, axis: s.a.sum(axis), 0, 1),
         "DistributedArray.var ddof": of_one_rank(lambda s, ddof: s.a.var(ddof=ddof), 0, 1),

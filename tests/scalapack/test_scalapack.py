@@ -122,10 +122,11 @@ def test_products_need_no_library(ranks: int, stride: int, tmp_path: Path, rates
     assert done.stdout == "OK\n"
 
 
-def test_a_library_that_one_rank_lacks() -> None:
+@pytest.mark.parametrize("lacking", [(), ("memory",)])
+def test_a_library_that_one_rank_lacks(lacking: tuple[str, ...]) -> None:
     """Alone: an earlier program may have loaded one. Without rates of a file, which would save the trial."""
     env = {"PYSCALAPACK_REDIST_TIMEOUT": "20"}
-    assert run(PROGRAMS / "library_of_some.py", 2, timeout=100, env=env, alone=True).stdout == "OK\nOK\n"
+    assert run(PROGRAMS / "library_of_some.py", 2, *lacking, timeout=100, env=env, alone=True).stdout == "OK\nOK\n"
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,9 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
             ("== with a str", "numbers or arrays", lambda: of() == "x"), ("!= with a list", "", lambda: of() != [3]),
             ("numpy.exp", "", lambda: np.exp(of(), where=1)), ("numpy.add.reduce", "methods", lambda: np.add.reduce(of())),
             ("numpy.power", "a number, or a NumPy array that all ranks have", lambda: np.power(of(), [2])),
-            ("numpy.divmod", r"a\.gather\(\)", lambda: np.divmod(of(), 2)),
+            ("numpy.divmod", "write a // b and a % b", lambda: np.divmod(of(), 2)),
+            ("numpy.frexp", r"a\.gather\(\)", lambda: np.frexp(of())),
+            ("numpy.take", "write slices", lambda: np.take(of(), [0])),
         )),
         *((call, TypeError, None) for call in (lambda: np.ma.zeros(12) == of(), lambda: of() - np.ma.zeros(12))),
         *((call, ArrayError, r"of shape \(.*\) cannot be combined with .* of shape \(10, 12\): it is taken to be whole")
@@ -115,9 +117,10 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
         (lambda: np.maximum(of(), DistributedArray(OUTSIDE, None)), ArrayError, r"different layouts, .*b\.redistribute\(a\)"),
         (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, .* a local_shape: .* give "),
         (lambda: psr.distribute([], PAPER), DescriptorError, "is on paper: give its grid a communicator"),
-        *((call, TypeError, None) for call in (  # it is no array library
-            lambda: of() + "1", lambda: list(of()),
-        )),
+        (lambda: of() + "1", TypeError, None),  # it is no array library
+        (lambda: list(of()), TypeError, r"cannot be iterated: all ranks ask for a\[i\] together"),
+        (lambda: of().fill(3), AttributeError, r"no attribute 'fill': write a\[\.\.\.\] = value"),
+        (lambda: of().nothing, AttributeError, "no attribute 'nothing'$"),
     ],
 )  # fmt: skip
 def test_what_is_refused(make: Any, error: type[Exception], words: str | None) -> None:

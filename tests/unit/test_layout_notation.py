@@ -53,6 +53,7 @@ def test_what_is_the_default_is_not_written() -> None:
     ("text", "said"),
     [
         ("", "has no block size"),
+        ("columns", "does not say of how many ranks: columns of 4 are 1x4:balanced"),
         ("2xa:1x1", "the grid '2xa' must be whole numbers of at least 1"),
         ("2x2:3", "the block size '3' must have one number for each dimension of the grid '2x2'"),
         (

@@ -156,6 +156,8 @@ def of_texts(folder: Path) -> None:
     for text, desc in texts.items():
         for array in (
             psr.distribute(whole if RANK == SIZE - 1 else None, WORLD, SIZE - 1, layout=text),
+            psr.distribute(whole, text, comm=WORLD),
+            psr.distribute(whole, comm=WORLD, layout=text),
             psr.redistribute(source, text),
             source.redistribute(text),
             psr.plan(source.desc, text)(source),
@@ -204,11 +206,12 @@ def of_texts(folder: Path) -> None:
     lacking = "gets its shape and its communicator from"
     refused_texts: list[tuple[Callable[[Any], Any], Any, Any, str]] = [
         (lambda own: psr.distribute(whole, WORLD, **own), {"layout": 3}, {}, "layout = 3 must be 'rows'"),
+        (lambda own: psr.distribute(whole, rows, **own), {"comm": WORLD}, {}, "comm = .* is given beside desc"),
         (lambda own: psr.distribute(whole, WORLD, own), SIZE, 0, f"root = {SIZE} is not a rank"),
         (lambda own: psr.distribute(own, WORLD, bad), np.ma.masked_array([1.0]), whole, "masked array"),
         (lambda own: psr.distribute(own, WORLD, bad), np.float64(1), whole, r"shape = \(\) must have at least one dimension"),
         (lambda own: psr.distribute(own, WORLD, bad), None, whole, f"the array is None on rank {bad}"),
-        (lambda own: psr.distribute(whole, rows, **own), {"layout": "rows"}, {}, "layout = 'rows' is for distribute"),
+        (lambda own: psr.distribute(whole, rows, **own), {"layout": "rows"}, {}, "layout = 'rows' is given beside desc"),
         (lambda own: psr.plan(own, "1x1:2x2", comm=WORLD), None, rows, f"{lacking} desc_a, and desc_a = None"),
         (lambda own: psr.redistribute(own, "rows"), None, source, f"{lacking} desc_a, and desc_a = None"),
         (lambda own: psr.redistribute(own, "rows"), whole, source, f"{lacking} desc_a, and desc_a = <ndarray"),

@@ -62,6 +62,7 @@ def refused() -> None:
         (([1, 2],), r"\[1, 2\] must be an integer or a slice; elements by lists are on each rank"),
         ((0, 0, 0), "is for more dimensions than 2"),
         ((..., 0, ...), "more than one ellipsis"),
+        ((slice(None), None), "None adds a dimension, which np.expand_dims"),
         (np.s_[::0], "its step, which is not 0"),
         (np.s_["a":2:2], "must have integers"),
     ]

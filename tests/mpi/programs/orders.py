@@ -67,6 +67,9 @@ def by_default() -> None:
             for _ in range(3):
                 check_order(first(source.local), order)
             check(source + made(CUBE, order, axis), order, CUBE + CUBE)
+            check(np.zeros_like(source), order, np.zeros_like(CUBE))
+            check(psr.ones(source), order, np.ones_like(CUBE))
+            check(np.concatenate([source, source]), order, np.concatenate([CUBE, CUBE]))
         matrix = made(MATRIX, order)
         check(psr.redistribute(matrix, slabs(MATRIX.shape, 1)), "F", MATRIX)
         check(matrix.redistribute(slabs(MATRIX.shape, 1)), "F", MATRIX)
