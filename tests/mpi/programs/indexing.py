@@ -57,12 +57,11 @@ def refused() -> None:
         (9, "index 9 is outside the array of 9 there: it must be -9 to 8"),
         ((0, -8), "dimension 1: index -8 is outside"),
         ("rows", "'rows' must be an integer or a slice"),
-        (None, "None must be an integer or a slice"),
+        (None, "None adds a dimension, which np.expand_dims"),
         (True, "True must be an integer or a slice"),
         (([1, 2],), r"\[1, 2\] must be an integer or a slice; elements by lists are on each rank"),
         ((0, 0, 0), "is for more dimensions than 2"),
         ((..., 0, ...), "more than one ellipsis"),
-        ((slice(None), None), "None adds a dimension, which np.expand_dims"),
         (np.s_[::0], "its step, which is not 0"),
         (np.s_["a":2:2], "must have integers"),
     ]
