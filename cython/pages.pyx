@@ -21,19 +21,26 @@ cdef extern from *:
     long bytes_of_page()
 
 
-def give_back(uintptr_t address, size_t nbytes):
-    """Give whole pages within some memory back; they are zero when they are read again. Return their bytes.
+def give_back(uintptr_t address, size_t nbytes, size_t before=0, size_t pitch=0, Py_ssize_t count=1):
+    """Give whole pages within pieces of memory back; they are zero when they are read again. Return their bytes.
 
-    The memory must be private to this process and of no file. 0 where the system cannot do that.
+    There are `count` pieces, one every `pitch` bytes, and the `before` bytes ahead of each go as well where they share its first
+    page. The memory must be private to this process and of no file. 0 where the system cannot do that.
     """
-    cdef uintptr_t page = <uintptr_t> bytes_of_page(), begin = (address + page - 1) // page * page
-    cdef uintptr_t end = (address + nbytes) // page * page
-    cdef int failed = 0
-    if end <= begin:
-        return 0
+    cdef uintptr_t page = <uintptr_t> bytes_of_page(), start, begin, end
+    cdef size_t given = 0
+    cdef Py_ssize_t k
     with nogil:
-        failed = give_pages_back(<char *> begin, <char *> end)
-    return 0 if failed else end - begin
+        for k in range(count):
+            start = address + <uintptr_t> k * pitch
+            begin, end = start // page * page, (start + nbytes) // page * page
+            if begin < start - before:
+                begin += page
+            if end > begin:
+                if give_pages_back(<char *> begin, <char *> end):
+                    break
+                given += end - begin
+    return given
 
 
 def keep_small(uintptr_t address, size_t nbytes):

@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from .._kernels.by_process import SharedRuns
 from .._kernels.runs import Runs
 from ..layout.axis import Axis
+from ..layout.descriptor import Descriptor
 
 PANELS = 16  # of a plan: where B fills as A empties, both need a sixteenth more than the larger one
+PAGE = 4096  # bytes, by which all ranks reckon alike, whatever their pages are
+LONGEST = 2**20  # elements along a dimension whose panels are compared with others
+
 
 class Panel(NamedTuple):
     """A part of A: of each process the local indices of one dimension from a fraction of them on, up to the next panel.
@@ -52,6 +56,28 @@ class Panel(NamedTuple):
         first, last = self.bounds(axis, p)
         runs = starts, shared.length, period, shared.total
         return _before(first, *runs), _before(last, *runs)
+
+
+def excess(a: Descriptor, b: Descriptor, dimension: int, is_cut: bool, item_bytes: int) -> float:
+    """What panels along a dimension need beside A, as a share of a local array, where the orders of op(A) and B cross.
+
+    Processes of B may fill sooner than those of A empty. Of each line, of A if that is cut (`is_cut`), otherwise of B, pages go
+    in part: one of A's, and one of B's at each place where the first panel is written.
+    """
+    before, after = a.distributions[dimension], b.distributions[dimension]
+    panels = np.zeros(a.shape[dimension], np.int64)
+    for p in range(before.processes):
+        size = before.local_size(p)
+        panels[before.global_indices(p)] = np.arange(size) * PANELS // max(1, size)
+    filled, places = 0.0, 1
+    for p in range(after.processes):
+        written = panels[after.global_indices(p)]
+        shares = np.cumsum(np.bincount(written, minlength=PANELS)) / max(1, written.size)
+        filled = max(filled, float((shares - np.arange(1, PANELS + 1) / PANELS).max()))
+        places = max(places, int(np.count_nonzero(np.diff(written == 0, prepend=False, append=False))) // 2)
+    axis = before if is_cut else after
+    line = max(axis.local_size(p) for p in range(axis.processes)) * item_bytes
+    return filled + min(1.0, (1 if is_cut else places) * PAGE / max(1, line))
 
 
 def _before(limit: int, starts: NDArray[np.int64], length: NDArray[np.int64], period: int, total: int) -> int:

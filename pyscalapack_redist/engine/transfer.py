@@ -49,7 +49,7 @@ from .bound import Bound, Dtypes, Lent, Operands, StageExchanges
 from .bounds import Bounds
 from .local_arrays import BY_COLUMNS, BY_ROWS
 from .operands import finish_result, list_arrays, prepare_operands
-from .overwriting import ConsumedArray, PanelStage, take_single_pages
+from .overwriting import ConsumedArray, PanelStage, slowest_dimension, take_single_pages
 
 Result = TypeVar("Result")  # of a call of the plan
 
@@ -365,7 +365,7 @@ class Transfer(Generic[Result]):
         stages = bound.latest_exchanges()
         if stages is None or plan.may_ask_dtypes:
             self._all_arrays = allocate(plan, operands, dtypes)
-        if plan.has_panels:  # along the slowest dimension of all ranks' A, which the vote says
+        if plan.has_panels:  # along a dimension that the order of all ranks' A tells, which the vote says
             return
         if stages is None or dtypes != bound.dtypes:
             element_order = BY_COLUMNS if plan.layouts_between else operands.element_order or BY_COLUMNS
@@ -531,10 +531,12 @@ class Transfer(Generic[Result]):
         """Give the memory of a panel that has gone back."""
         panel_stage = self.plan.stages[lent.stage]
         assert isinstance(panel_stage, PanelStage)
-        panel = panel_stage.panel(lent.stages.element_order)
+        stages, operands = lent.stages, self._operands
+        panel = panel_stage.panel(stages.element_order, stages.item_bytes)
         if self._consumed is None:
-            (move,), operands = panel_stage.moves, self._operands
-            self._consumed = ConsumedArray(move, operands.arrays[0], operands.targets[0], panel.dimension)
+            (move,) = panel_stage.moves
+            slowest = slowest_dimension(move, stages.element_order)
+            self._consumed = ConsumedArray(move, operands.arrays[0], operands.targets[0], panel.dimension, slowest)
         self._consumed.give_back(panel)
 
     # -- the end

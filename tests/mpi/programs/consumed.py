@@ -299,7 +299,8 @@ def memory(nbytes: int) -> None:
         ("cyclic", (n, n), (1, 1), ROWS, "N", "F", 0.15),
         ("uneven", (n + 5, n - 3), (300, 77), ROWS, "N", "F", 0.15),
         ("tall", tall, None, ROWS, "N", "F", 0.4),
-        ("rows, C order", (n, n), None, ROWS, "N", "C", 0.4),
+        ("rows, C order", (n, n), None, ROWS, "N", "C", 0.3),
+        ("wide, C order", tall[::-1], None, ROWS, "N", "C", 0.2),
         ("blocks, C order", (n, n), (64, 64), ROWS, "N", "C", 0.4),
     ]
     psr.redistribute(array(), B, overwrite=True)  # libraries and rings
