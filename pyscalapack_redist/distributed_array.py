@@ -27,7 +27,7 @@ from .conversion import convert
 from .engine.options import Options, PlanKeywords, read_options, taking_options
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
-from .indexing import Selection, assign, is_of_view, picked
+from .indexing import Selection, assign, is_of_rows, is_of_view, picked, rows_of
 from .layout.array_arithmetic import Distributed, descriptor_of
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
@@ -86,7 +86,9 @@ class DistributedArray(Distributed):
     def __getitem__(self, key: object) -> Any:
         """A part, a view, as `a[i0:i1, j0:j1]`, not collective; an element, row, column or every so many, collective.
 
-        `a[mask]` is for reductions alone, as `a[a > 0].sum()`, which are collective; it is no array. Not collective.
+        `a[mask]` with a mask of the array's shape is for reductions alone, as `a[a > 0].sum()`, which are collective; it is no
+        array, and not collective. With a mask of one dimension, distributed or a NumPy array that all ranks have, as
+        `a[a[:, 0] > 0]`, it is a new array of the rows where that is true, in slabs: collective.
 
         `a[i0:i1, j0:j1]` is `desc[i0:i1, j0:j1]` with the same local array; nothing moves. `a[i, j]` is the element, on all
         ranks: a vote and a message for each, so it is slow. `a[i]`, `a[:, j]` and `a[::2]` are new arrays, in balanced blocks
@@ -101,6 +103,8 @@ class DistributedArray(Distributed):
         CollectiveError
             The index is wrong on another rank, or ranks have different ones.
         """
+        if is_of_rows(self, key):
+            return rows_of(self, key)
         if isinstance(key, Distributed):
             return Selection(self, key)
         return super().__getitem__(key) if is_of_view(key) else picked(self, key)
@@ -110,7 +114,8 @@ class DistributedArray(Distributed):
 
         A number, or a NumPy array, which is the same on all ranks and may broadcast, is written by each rank into its own
         elements: that is not collective. A distributed array, of the shape of what is written, in any layout, is redistributed:
-        that is collective over the communicators of both.
+        that is collective over the communicators of both. Masks choose elements, or rows, for a number; a distributed one of
+        rows is collective.
 
         Raises
         ------

@@ -16,18 +16,22 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import in_slabs, move
+from .arguments import in_slabs, move, slabs_along
 from .comm.agreement import agreement
 from .comm.group import Group, first_known
 from .comm.guard import Guard
 from .comm.progress import hold_interrupts
+from .engine.local_arrays import order_like
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, shown
-from .layout.array_arithmetic import Distributed, own_arrays, whole_layout
+from .layout.array_arithmetic import Distributed, own_arrays, own_indices, whole_layout
 from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
+from .layout.dimensions import BALANCED
 from .layout.dtypes import is_complex
 from .layout.grid import ProcessGrid
+from .reductions import state_numbers
+from .whole_arrays import gather
 
 Ints = NDArray[np.int64]
 
@@ -173,6 +177,55 @@ class Selection:
 OF_SELECTIONS = {"sum", "prod", "mean", "var", "std", "min", "max", "any", "all"}
 
 
+def rows_of(array: Distributed, mask: Any) -> Distributed:
+    """The rows where a mask of one dimension is true, in their order, in slabs of as many as each process has. Collective.
+
+    Parameters
+    ----------
+    array : DistributedArray
+        Of two or more dimensions.
+    mask : DistributedArray or ndarray
+        Of bool, with an element for each row, in any layout; or a NumPy array that all ranks have whole.
+    """
+    with hold_interrupts() as held:
+        group = _group_of(array)
+        with agreement(group, "a[mask], of rows", deliver=True, held=held) as agreed:
+            agreed.same_array(array)
+            if isinstance(mask, Distributed):
+                agreed.same_array(mask, "the mask")
+            else:
+                state_numbers(agreed, "the mask", mask)
+            _check_row_mask(array, mask)
+            slabs = slabs_along(array.desc, array.shape, 0)
+        rows = array if array.desc == slabs else move(array, slabs)
+        whole: Any = gather(mask, None) if isinstance(mask, Distributed) else mask
+        with agreement(group, "the rows of a mask", combine=list, held=held) as agreed:
+            local = None
+            if slabs.coords is not None:
+                kept = rows.own[whole[slabs.global_indices(0)]]
+                local = np.asarray(kept, order=order_like(rows.own, array.ndim))  # type: ignore[call-overload]
+                agreed.give((slabs.coords[0], len(local), local.dtype))
+        known = {place: each for place, *each in filter(None, agreed.result)}
+        sizes = [known[place][0] for place in range(slabs.grid.size)]
+        blocks: list[Blocks | str] = [Blocks(sizes), *[BALANCED] * (array.ndim - 1)]
+        desc = Descriptor((sum(sizes), *array.shape[1:]), blocks, slabs.grid, axes=slabs.axes)
+    return type(array)._from_result(desc, local, known[0][1])
+
+
+def is_of_rows(array: Distributed, key: object) -> bool:
+    """Whether an index is a mask of rows."""
+    is_mask = isinstance(key, Distributed) or (isinstance(key, np.ndarray) and key.dtype == bool)
+    return is_mask and key.ndim == 1 < array.ndim  # type: ignore[attr-defined]
+
+
+def _check_row_mask(array: Distributed, mask: Any) -> None:
+    if mask.shape != array.shape[:1] or (mask.dtype is not None and mask.dtype != bool):
+        raise ArrayError(
+            f"a mask of shape {mask.shape} and dtype {mask.dtype} for an array of shape {array.shape}: it must be of bool and "
+            "of the array's shape, as a > 0 is, or with an element for each row, as a[:, 0] > 0"
+        )
+
+
 def is_of_view(key: object) -> bool:
     """Whether an index consists of slices without steps, so that the result is a view."""
     parts = key if isinstance(key, tuple) else (key,)
@@ -202,6 +255,9 @@ def picked(array: Distributed, key: object) -> Any:
 
 def assign(array: Distributed, key: object, value: Any) -> None:
     """Write elements: a number or NumPy array, equal on all ranks, not collective; or an array of ranks, collective."""
+    if is_of_rows(array, key):
+        _assign_rows(array, key, value)
+        return
     if isinstance(key, Distributed):
         _assign_where(array, key, value)
         return
@@ -235,9 +291,7 @@ def assign(array: Distributed, key: object, value: Any) -> None:
             )
         for part in own_parts(array, picks):
             if not part.elements.flags.writeable and all(each.size for each in part.inside):
-                raise ArrayError(
-                    f"{array!r} is read-only on this rank: assign to a copy(), or make its memory writable"
-                )
+                raise _read_only(array)
         return picks
 
     def source_of(dtype: np.dtype[Any] | None) -> Distributed:
@@ -261,6 +315,28 @@ def assign(array: Distributed, key: object, value: Any) -> None:
             _write(array, picks, lambda chosen: local)
 
 
+def _assign_rows(array: Distributed, mask: Any, value: Any) -> None:
+    """Write a number into the rows where a mask is true. Collective for a distributed one, which all ranks get whole."""
+    whole = mask
+    if isinstance(mask, Distributed):
+        with hold_interrupts() as held:
+            with agreement(_group_of(array), "a[mask] = value, of rows", deliver=True, held=held) as agreed:
+                agreed.same_array(array)
+                agreed.same_array(mask, "the mask")
+                agreed.same("value", repr(value), value)
+                _check_row_mask(array, mask)
+                number = _number(array, value)
+                if not all(own is None or own.flags.writeable or not own.size for own in own_arrays(array)):
+                    raise _read_only(array)
+            whole = gather(mask, None)
+    else:
+        _check_row_mask(array, mask)
+        number = _number(array, value)
+    for own, indices in zip(own_arrays(array), own_indices(array), strict=True):
+        if own is not None and own.size:
+            own[whole[indices[0]]] = number
+
+
 def _assign_where(array: Distributed, mask: Distributed, value: Any) -> None:
     """Write a number where a mask is true, in one layout. Not collective."""
     if mask.shape != array.shape or whole_layout(mask.desc) != whole_layout(array.desc):
@@ -268,14 +344,23 @@ def _assign_where(array: Distributed, mask: Distributed, value: Any) -> None:
             f"a mask in the layout {mask.desc!r} is for an array in {array.desc!r}: it must be in the layout of the array, as "
             "a > 0 is; mask.redistribute(a) brings it there"
         )
-    if np.ndim(value) or isinstance(value, Distributed):
-        raise ArrayError(f"value = {shown(value)} must be a number; np.where(mask, values, a) takes arrays")
     if mask.dtype is not None and mask.dtype != bool:
         raise ArrayError(f"a mask of dtype {mask.dtype} must be of bool, as a > 0 is")
-    number = _converted(array, value)
+    number = _number(array, value)
     for elements, chosen in zip(own_arrays(array), own_arrays(mask), strict=True):
         if elements is not None and chosen is not None:
             elements[chosen] = number
+
+
+def _read_only(array: Distributed) -> ArrayError:
+    return ArrayError(f"{array!r} is read-only on this rank: assign to a copy(), or make its memory writable")
+
+
+def _number(array: Distributed, value: Any) -> NDArray[Any]:
+    """A number to write where a mask is true, as `_converted`."""
+    if np.ndim(value) or isinstance(value, Distributed):
+        raise ArrayError(f"value = {shown(value)} must be a number; np.where(mask, values, a) takes arrays")
+    return _converted(array, value)
 
 
 def _converted(array: Distributed, value: Any) -> NDArray[Any]:
@@ -342,8 +427,8 @@ def _pick(dim: int, n: int, part: Any) -> Pick:
         index = operator.index(part)
     except TypeError:
         raise ArrayError(
-            f"dimension {dim}: {shown(part)} must be an integer or a slice; elements by lists are on each rank, in own; "
-            "a[mask] = 0 and np.where take masks"
+            f"dimension {dim}: {shown(part)} must be an integer or a slice; a[mask] has the rows where a mask of one dimension "
+            "is true, as np.isin(np.arange(len(a)), rows) is; a[mask] = 0 and np.where take masks of the array's shape"
         ) from None
     if not -n <= index < n:
         raise ArrayError(

@@ -529,7 +529,7 @@ def _matrix_product(a: Array, b: Array, function: Callable[..., Any] = np.dot) -
     return type(a)._from_result(layout, local, kind)
 
 
-def einsum(subscripts: str, *operands: Any) -> Any:
+def einsum(subscripts: str, *operands: Any, optimize: Any = False) -> Any:
     """Sums over letters, of one array, or of two that are one product."""
     *inputs, output = _letters(subscripts, operands)
     if len(inputs) == 1:
@@ -541,8 +541,9 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     if not ({*first} ^ {*second}) <= kept:
         _refuse_subscripts(subscripts)
     if both & kept:  # for each of these another product
-        if {*first} == {*second} == kept:
-            return _together(operator.mul, _einsum_of_one(a, first, output), _einsum_of_one(b, second, output))
+        if {*first} == {*second}:
+            product = _together(operator.mul, _einsum_of_one(a, first, first), _einsum_of_one(b, second, first))
+            return _einsum_of_one(product, first, output)
         batch = [c for c in output if c in both]
         over, left, right = (
             [c for c in text if (c in both) is shared and c not in batch]
@@ -1053,6 +1054,6 @@ REMEDIES: dict[str, str] = {
     ),
     **dict.fromkeys(("nansum", "nanmean", "nanmin", "nanmax", "nanstd", "nanvar", "nanmedian"), WITHOUT_NAN),
     "apply_along_axis": "bring the axis whole to each rank, as a.redistribute(desc) with axes=(None, 0), and apply it to a.own",
-    "linalg.matrix_power": "write psr.linalg.fractional_matrix_power(a, n, assume_a='her'), or a @ a",
+    "linalg.matrix_power": "write a @ a; of a Hermitian matrix psr.linalg.fractional_matrix_power(a, n, assume_a='her')",
     "linalg.multi_dot": "write a @ b @ c",
 }

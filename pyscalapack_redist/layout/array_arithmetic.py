@@ -50,6 +50,7 @@ IN_PLACE_OF_METHODS = {
     "tofile": "write a.save('a.npy')",
     "view": "a.own.view(dtype) is this rank's part",
     "flat": "a.ravel() has the elements in one dimension",
+    "nbytes": "a.own.nbytes is that of this rank's part, and a.size * a.own.itemsize that of the array",
     "strides": "those of this rank's part are a.own.strides",
     "flags": "those of this rank's part are a.own.flags",
     "sort": "write b = np.sort(a, axis)",
@@ -470,7 +471,8 @@ class Distributed:
     def _check_shape(self, other: Distributed) -> None:
         if not _broadcasts(other.shape, self.shape):
             raise ArrayError(
-                f"the shapes {self.shape} and {other.shape} differ: they must be equal, or one must broadcast to the other"
+                f"the shapes {self.shape} and {other.shape} differ: they must be equal, or one must broadcast to the other; "
+                "np.outer(x, y) is the product of columns and rows"
             )
 
     def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:

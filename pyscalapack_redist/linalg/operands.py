@@ -270,9 +270,10 @@ class Operands:
             if array.dtype is None:
                 continue
             if array.dtype not in DTYPES:
+                others = "; numpy.dot(a, b) takes other dtypes" if self.call.name == "matmul" else ""
                 raise ArrayError(
                     f"{name} has dtype {array.dtype}, which ScaLAPACK does not have: it must be one of "
-                    f"{', '.join(map(str, DTYPES))}; {name}.astype(numpy.float64) converts it"
+                    f"{', '.join(map(str, DTYPES))}; {name}.astype(numpy.float64) converts it{others}"
                 )
             first = first or (name, array.dtype)
             if array.dtype != first[1]:
@@ -282,6 +283,8 @@ class Operands:
         if array.ndim != 2 and not (may_be_vector and array.ndim == 1):
             right = "1 or 2 dimensions" if may_be_vector else "2 dimensions"
             of_stacks = "; of a stack leave the other arguments as they are" if self.call.name in OF_STACKS else ""
+            if array.ndim > 2 and not of_stacks:
+                of_stacks = "; of a stack that is whole on ranks take NumPy's or SciPy's function of a.own, and psr.from_local"
             raise ArrayError(f"{name} has shape {array.shape}: it must have {right}{of_stacks}")
 
     def _target(self, like: LayoutOption, default_target: Descriptor) -> Descriptor:

@@ -824,6 +824,15 @@ OPERATIONS |= {
     "DistributedArray.max where": gathering(lambda a, b: a.max(axis=-1, where=b, initial=0), "array mask"),
     "DistributedArray.__getitem__ a mask": gathering(lambda a, b: a[b].sum(), "array mask", exact=False),
     "DistributedArray.__getitem__ a mask, its size": gathering(lambda a, b: len(a[b]), "array mask"),
+    "DistributedArray.__getitem__ a mask of rows": gathering(lambda a, b: a[abs(b) > 1], "square vector"),
+    "DistributedArray.__getitem__ a mask of rows by NumPy": gathering(lambda a: a[np.arange(len(a)) % 3 > 0], "matrix"),
+    "DistributedArray.__setitem__ a mask of rows": Operation(
+        lambda s: assigned_where(s.a, abs(s.b) > 1),
+        lambda a, b: assigned_where(a.copy(), abs(b) > 1),
+        "square vector",
+        writes="a",
+        is_one_call=False,
+    ),
     "DistributedArray.__sub__ of another layout, a row": gathering(lambda a: a - a[0], "matrix"),
     "DistributedArray.__mul__ of another layout, by a column": gathering(lambda a: a * a[:, :1], "matrix"),
     "DistributedArray.__matmul__ by NumPy": Operation(
@@ -1315,6 +1324,9 @@ OPERATIONS |= {
         ),
         "solve of a NumPy array": of_one_rank(
             lambda s, number: linalg.solve(s.a, np.full((s.shape[0], 2), number, s.dtype)), 1, 2, "square"
+        ),
+        "DistributedArray.__getitem__ a mask of rows": of_one_rank(
+            lambda s, rows: s.a[np.ones(s.shape[0] + rows, bool)], 0, 1
         ),
         "DistributedArray.sum axis": of_one_rank(lambda s, axis: s.a.sum(axis), 0, 1),
         "DistributedArray.var ddof": of_one_rank(lambda s, ddof: s.a.var(ddof=ddof), 0, 1),

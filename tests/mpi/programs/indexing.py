@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,7 @@ def refused() -> None:
         ("rows", "'rows' must be an integer or a slice"),
         (None, "None adds a dimension, which np.expand_dims"),
         (True, "True must be an integer or a slice"),
-        (([1, 2],), r"\[1, 2\] must be an integer or a slice; elements by lists are on each rank"),
+        (([1, 2],), r"\[1, 2\] must be an integer or a slice; a.mask. has the rows"),
         ((0, 0, 0), "is for more dimensions than 2"),
         ((..., 0, ...), "more than one ellipsis"),
         (np.s_[::0], "its step, which is not 0"),
@@ -126,7 +127,39 @@ def refused() -> None:
     assert x.sum() == 63 * 4 + 63 * 3
 
 
+def rows() -> None:
+    """Rows by masks of one dimension, distributed or of NumPy, in all layouts; reading, writing, and what is wrong."""
+    for shape in ((9, 7), (5, 2, 3), (0, 4), (5, 0)):
+        whole = np.random.default_rng(5).standard_normal(shape)
+        for layout, order in itertools.product(("rows", "columns"), "CF"):
+            x = psr.distribute(whole, WORLD, layout=layout, order=order)
+            chosen = np.arange(len(whole)) % 3 == 1
+            for mask in (chosen, psr.distribute(chosen, WORLD).redistribute(block=1), chosen & False, chosen | True):
+                kept = whole[mask if isinstance(mask, np.ndarray) else chosen]
+                assert np.array_equal(x[mask].gather(None), kept)
+                assert np.allclose(x[mask].sum(0), kept.sum(0))
+                y, expected = x.copy(), whole.copy()
+                y[mask], expected[mask if isinstance(mask, np.ndarray) else chosen] = 7, 7
+                assert np.array_equal(y.gather(None), expected)
+    x = psr.distribute(np.ones((9, 7)), WORLD)
+    part = x[2:6, 1:]
+    part[part[:, 0] > 0] = 3
+    assert np.array_equal(x[:, 1].gather(None) == 3, (np.arange(9) >= 2) & (np.arange(9) < 6))
+    both = (psr.ArrayError, psr.CollectiveError)
+    for key, words in ((np.ones(3, bool), r"a mask of shape \(3,\)"), (x[:, 0], "dtype float64")):
+        with pytest.raises(both, match=words):
+            x[key if RANK == 0 else x[:, 0]]
+    with pytest.raises(both, match="must be a number"):
+        x[x[:, 0] > 0] = np.ones(7)
+    if SIZE > 1:
+        with pytest.raises(psr.CollectiveError, match="value must be the same on every rank"):
+            x[x[:, 0] > 0] = RANK
+        with pytest.raises(psr.CollectiveError, match="the mask must be the same on every rank"):
+            x[np.arange(9) == RANK]
+
+
 if __name__ == "__main__":
+    rows()
     balanced()
     within_itself()
     refused()
