@@ -53,9 +53,8 @@ class DistributedArray(Distributed):
     The operators + - * / // % ** < <= > >= == != & | ^ and NumPy's functions of elements, `where`, `clip` and `round` among
     them, combine two arrays, or an array and a number, element by element; the result has a new local array, in the layout of
     the first array. They are not collective where the layouts are equal: each rank computes its own elements. Where they
-    differ, an operator redistributes the right array to the layout of the left one, which moves data and is collective over
-    the communicator of the right one; a function does not, and all ranks raise an error. `a @ b` is
-    `linalg.matmul(a, b)`, which is collective.
+    differ, the others are redistributed to the layout of the first one, which moves data and is collective over their
+    communicators. `a @ b` is `linalg.matmul(a, b)`, which is collective.
 
     Parameters
     ----------
@@ -74,9 +73,9 @@ class DistributedArray(Distributed):
     def __init__(self, desc: Layout, local: Any) -> None:
         super().__init__(desc, local)
 
-    def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
-        if operator == "," or not isinstance(other, DistributedArray):
-            return super()._brought(other, layout, operator)
+    def _brought(self, other: Distributed, layout: Layout) -> Distributed:
+        if not isinstance(other, DistributedArray):
+            return super()._brought(other, layout)
         with Guard() as guard:
             guard.attempt(lambda: self._check_shape(other))
             if guard.error is not None and self._desc.comm is None:

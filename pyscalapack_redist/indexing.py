@@ -80,7 +80,7 @@ class Selection:
         """A method of the elements, an array of one dimension in which each is where it was. Collective."""
         array = self._array
         with hold_interrupts() as held:
-            mask = array._aligned(self._mask, "mask")
+            mask = array._aligned(self._mask)
             with agreement(_group_of(array), f"a[mask].{name}", combine=list, deliver=True, held=held) as agreed:
                 agreed.same_array(array)
                 if name != "size":

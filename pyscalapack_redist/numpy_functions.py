@@ -434,7 +434,7 @@ def _scalar_product(a: Array, b: Any, function: Callable[..., Any]) -> Any:
     """`numpy.dot` or `numpy.vdot` of all elements of two arrays of one shape, a number on all ranks. Collective."""
     if a.shape != np.shape(b):
         raise ArrayError(f"the shapes {a.shape} and {np.shape(b)} differ: the elements of a product must be as many")
-    other = _together(a._aligned, b, "@") if isinstance(b, Distributed) else b
+    other = _together(a._aligned, b) if isinstance(b, Distributed) else b
 
     def together(of_ranks: list[list[Any]]) -> Any:
         kinds = [np.empty(0, each.dtype) for each in (a, b)]
@@ -604,7 +604,7 @@ def _einsum_of_one(a: Array, letters: str, output: str) -> Any:
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     operands = [each if isinstance(each, Distributed) else np.asarray(each)[()] for each in (a, b, rtol, atol)]
-    return _first_of(*operands)._compute(functools.partial(np.isclose, equal_nan=equal_nan), ",", *operands)
+    return _first_of(*operands)._compute(functools.partial(np.isclose, equal_nan=equal_nan), *operands)
 
 
 def _first_of(*operands: Any) -> Array:
@@ -615,11 +615,11 @@ def _compared(name: str, function: Callable[..., Any], *operands: Any) -> bool:
     """Whether a function of elements is true for all, of arrays in any layouts. Collective."""
     first = _first_of(*operands)
     aligned = [
-        _together(first._aligned, each, name) if isinstance(each, Distributed) else np.asarray(each)[()]
+        _together(first._aligned, each) if isinstance(each, Distributed) else np.asarray(each)[()]
         for each in operands
     ]
     with step(_group(first), name):
-        elements = first._compute(function, ",", *aligned)
+        elements = first._compute(function, *aligned)
     return bool(_together(elements.all))
 
 
@@ -1022,7 +1022,7 @@ REMEDIES: dict[str, str] = {
     "savetxt": "write a.save('a.npy'), or np.savetxt of a.gather() on rank 0",
     "copyto": "write b[...] = a",
     "where": "it takes a mask and two values, as np.where(a > 0, a, 0); a[mask].sum() and a[mask] = 0 take a mask alone",
-    **dict.fromkeys(("clip", "round"), "its arguments are given in their order, without names and out="),
+    **dict.fromkeys(("clip", "round"), "arguments that are given by name must be numbers; in place of out= write b[...] = "),
     "flip": "write a[::-1]",
     **dict.fromkeys(("flipud", "fliplr"), "write a[::-1] or a[:, ::-1]"),
     "take": "write slices, as a[::2], or a row after the other, as a[i]; the rows of each rank are in a.own",

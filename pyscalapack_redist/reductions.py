@@ -150,7 +150,7 @@ def _reduced(
 ) -> Any:
     """The reduction, in the dtype that `dtype_for` makes of the array's; `finish` makes the result of it, on the first rank."""
     with hold_interrupts():
-        mask = array._aligned(where, "where") if isinstance(where, Distributed) else where
+        mask = array._aligned(where) if isinstance(where, Distributed) else where
         empty = function.identity if initial is None or function.identity is not None else initial
         more = {} if empty is None or function.identity is not None else {"initial": initial}  # that may be there twice
 

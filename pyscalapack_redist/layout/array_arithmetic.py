@@ -295,7 +295,7 @@ class Distributed:
 
     def _with(self, function: Callable[..., Any], is_view: bool = False) -> Self:
         """A new array with the values of a function of this rank's elements, tile by tile; of a part, an array of its own."""
-        return self._compute(function, ",", self, is_view=is_view)
+        return self._compute(function, self, is_view=is_view)
 
     def copy(self) -> Self:
         """A copy with a new local array; of a part, as `a[5:7, 3:9]`, one of that part alone. Not collective."""
@@ -311,28 +311,28 @@ class Distributed:
         return converted
 
     def __add__(self, other: Any) -> Self:
-        return self._compute(np.add, "+", self, other)
+        return self._compute(np.add, self, other)
 
     def __radd__(self, other: Any) -> Self:
-        return self._compute(np.add, "+", other, self)
+        return self._compute(np.add, other, self)
 
     def __sub__(self, other: Any) -> Self:
-        return self._compute(np.subtract, "-", self, other)
+        return self._compute(np.subtract, self, other)
 
     def __rsub__(self, other: Any) -> Self:
-        return self._compute(np.subtract, "-", other, self)
+        return self._compute(np.subtract, other, self)
 
     def __mul__(self, other: Any) -> Self:
-        return self._compute(np.multiply, "*", self, other)
+        return self._compute(np.multiply, self, other)
 
     def __rmul__(self, other: Any) -> Self:
-        return self._compute(np.multiply, "*", other, self)
+        return self._compute(np.multiply, other, self)
 
     def __truediv__(self, other: Any) -> Self:
-        return self._compute(np.true_divide, "/", self, other)
+        return self._compute(np.true_divide, self, other)
 
     def __rtruediv__(self, other: Any) -> Self:
-        return self._compute(np.true_divide, "/", other, self)
+        return self._compute(np.true_divide, other, self)
 
     @property
     def real(self) -> Self:
@@ -346,7 +346,7 @@ class Distributed:
 
     def conj(self) -> Self:
         """The complex conjugate, a copy. Not collective."""
-        return self._compute(_conjugate, ",", self)
+        return self._compute(_conjugate, self)
 
     def __neg__(self) -> Self:
         return self._with(operator.neg)
@@ -355,19 +355,19 @@ class Distributed:
         return self._with(operator.pos)
 
     def __abs__(self) -> Self:
-        return self._compute(np.absolute, ",", self)
+        return self._compute(np.absolute, self)
 
     def __pow__(self, other: Any) -> Self:
-        return self._compute(operator.pow, "**", self, other)
+        return self._compute(operator.pow, self, other)
 
     def __rpow__(self, other: Any) -> Self:
-        return self._compute(operator.pow, "**", other, self)
+        return self._compute(operator.pow, other, self)
 
     def __floordiv__(self, other: Any) -> Self:
-        return self._compute(np.floor_divide, "//", self, other)
+        return self._compute(np.floor_divide, self, other)
 
     def __rfloordiv__(self, other: Any) -> Self:
-        return self._compute(np.floor_divide, "//", other, self)
+        return self._compute(np.floor_divide, other, self)
 
     def __divmod__(self, other: Any) -> tuple[Self, Self]:
         return self // other, self % other
@@ -376,28 +376,28 @@ class Distributed:
         return other // self, other % self
 
     def __mod__(self, other: Any) -> Self:
-        return self._compute(np.remainder, "%", self, other)
+        return self._compute(np.remainder, self, other)
 
     def __rmod__(self, other: Any) -> Self:
-        return self._compute(np.remainder, "%", other, self)
+        return self._compute(np.remainder, other, self)
 
     def __and__(self, other: Any) -> Self:
-        return self._compute(np.bitwise_and, "&", self, other)
+        return self._compute(np.bitwise_and, self, other)
 
     __rand__ = __and__
 
     def __or__(self, other: Any) -> Self:
-        return self._compute(np.bitwise_or, "|", self, other)
+        return self._compute(np.bitwise_or, self, other)
 
     __ror__ = __or__
 
     def __xor__(self, other: Any) -> Self:
-        return self._compute(np.bitwise_xor, "^", self, other)
+        return self._compute(np.bitwise_xor, self, other)
 
     __rxor__ = __xor__
 
     def __invert__(self) -> Self:
-        return self._compute(np.invert, ",", self)
+        return self._compute(np.invert, self)
 
     def __eq__(self, other: object) -> Self:  # type: ignore[override]
         return self._compared(np.equal, "==", other)
@@ -408,7 +408,7 @@ class Distributed:
     __hash__ = object.__hash__
 
     def _compared(self, function: np.ufunc, operator: str, other: object) -> Self:
-        result = self._compute(function, operator, self, other)
+        result = self._compute(function, self, other)
         return (
             self._refuse(f"{operator} with a {kind_of(other)}", "both sides must be numbers or arrays")
             if result is NotImplemented
@@ -419,18 +419,18 @@ class Distributed:
         raise ValueError(f"{self!r} has no truth value: take .any() or .all(), on all ranks")
 
     def __lt__(self, other: Any) -> Self:
-        return self._compute(np.less, "<", self, other)
+        return self._compute(np.less, self, other)
 
     def __le__(self, other: Any) -> Self:
-        return self._compute(np.less_equal, "<=", self, other)
+        return self._compute(np.less_equal, self, other)
 
     def __gt__(self, other: Any) -> Self:
-        return self._compute(np.greater, ">", self, other)
+        return self._compute(np.greater, self, other)
 
     def __ge__(self, other: Any) -> Self:
-        return self._compute(np.greater_equal, ">=", self, other)
+        return self._compute(np.greater_equal, self, other)
 
-    def _compute(self, function: Callable[..., Any], operator: str, *operands: Any, is_view: bool = False) -> Self:
+    def _compute(self, function: Callable[..., Any], *operands: Any, is_view: bool = False) -> Self:
         """Combine this rank's elements of arrays of one shape, numbers, and NumPy arrays that all ranks have whole.
 
         The result is in the layout of the first distributed array, and stored as that says; views are of tiles a list.
@@ -441,7 +441,7 @@ class Distributed:
         layout = whole_layout(first.desc)
         operands = tuple(
             [
-                first._aligned(each, operator) if isinstance(each, Distributed) and each is not first else each
+                first._aligned(each) if isinstance(each, Distributed) and each is not first else each
                 for each in operands
             ]
         )
@@ -463,10 +463,10 @@ class Distributed:
                 view[...] = array
         return type(self)._from_result(layout, local, dtype)
 
-    def _aligned(self, other: Distributed, operator: str) -> Distributed:
+    def _aligned(self, other: Distributed) -> Distributed:
         """An operand of an operation whose result is in the layout of this one: each process has what its elements need."""
         layout = whole_layout(self._desc) if other.shape == self.shape else _layout_beside(self._desc, other.shape)
-        return other if whole_layout(other.desc) == layout else self._brought(other, layout, operator)
+        return other if whole_layout(other.desc) == layout else self._brought(other, layout)
 
     def _check_shape(self, other: Distributed) -> None:
         if not _broadcasts(other.shape, self.shape):
@@ -475,17 +475,11 @@ class Distributed:
                 "np.outer(x, y) is the product of columns and rows"
             )
 
-    def _brought(self, other: Distributed, layout: Layout, operator: str) -> Distributed:
+    def _brought(self, other: Distributed, layout: Layout) -> Distributed:
         """The second array of an operation in the layout of this one. An error here, where nothing moves."""
         self._check_shape(other)
-        if self.shape != other.shape:
-            raise ArrayError(
-                f"the shapes {self.shape} and {other.shape} differ, and a function moves no array: operators do, as a - b, and "
-                "b.gather(None) is b as a NumPy array on all ranks, which broadcasts"
-            )
         raise ArrayError(
-            f"the arrays are in different layouts, {self._desc!r} and {other.desc!r}: bring both into one, as by "
-            f"{'b.redistribute(a)' if operator == ',' else f'a {operator} b.redistribute(a)'}"
+            f"the arrays are in different layouts, {self._desc!r} and {other.desc!r}: bring both into one by b.redistribute(a)"
         )
 
     def _refuse(self, operation: str, remedy: str = "") -> NoReturn:
@@ -514,7 +508,7 @@ class Distributed:
         if function is np.matmul and isinstance(operands[0], Distributed):
             return operands[0] @ operands[1]
         operator = OPERATORS.get(function) if isinstance(operands[0], np.ndarray | np.generic) else None
-        combined = self._compute(function, ",", *operands) if operator is None else getattr(self, operator)(operands[0])
+        combined = self._compute(function, *operands) if operator is None else getattr(self, operator)(operands[0])
         if combined is NotImplemented:
             strange = next(each for each in operands if not _is_operand(each))
             self._refuse(
@@ -527,8 +521,9 @@ class Distributed:
         self, function: Callable[..., Any], types: Any, operands: Sequence[Any], options: dict[str, Any]
     ) -> Any:
         """Some functions of elements, as `numpy.where`; others raise a TypeError."""
-        if function in OF_ELEMENTS and not options and (function is not np.where or len(operands) == 3):
-            combined = self._compute(function, ",", *operands)
+        are_numbers = all(isinstance(each, Number | np.generic) for each in options.values())
+        if function in OF_ELEMENTS and are_numbers and (function is not np.where or len(operands) == 3):
+            combined = self._compute(functools.partial(function, **options), *operands)
             if combined is not NotImplemented:
                 return combined
         return self._of_numpy(function, operands, options)

@@ -113,8 +113,6 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
             for call in (lambda: bool(of()), lambda: 3 in (of(),))),
         (lambda: of().__setitem__(0, None), ArrayError, r"value = None: each rank writes its own .*psr\.distribute"),
         (lambda: of().__setitem__(0, 1j), ArrayError, r"dtype complex128 cannot be assigned to an array of float64: take"),
-        (lambda: np.add(of(), of()[:9]), ArrayError, r"the shapes \(10, 12\) and \(9, 12\) differ: they must be equal"),
-        (lambda: np.maximum(of(), DistributedArray(OUTSIDE, None)), ArrayError, r"different layouts, .*b\.redistribute\(a\)"),
         (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, .* a local_shape: .* give "),
         (lambda: psr.distribute([], PAPER), DescriptorError, "is on paper: give its grid a communicator"),
         (lambda: of() + "1", TypeError, None),  # it is no array library

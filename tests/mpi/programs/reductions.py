@@ -71,17 +71,18 @@ def elementwise(block: int | None) -> None:
         lambda a, b: np.clip(a, -1, 1) + np.round(b / 7, 1),
         lambda a, b: (a + 1j * b).conj() * (a + 2j * b).imag + np.real(a * 1j),
         lambda a, b: True | (a == b),
+        lambda a, b: np.round(b / 7, decimals=1) + np.clip(a, a_min=-1, a_max=1),
     ]
     for call in calls:
         result = call(x, y)
         assert result.desc == desc
         assert np.array_equal(result.gather(None), call(*wholes))
     refused: list[tuple[Any, str]] = [
-        (lambda: np.divmod(x, y), r"a\.gather\(\)"),
+        (lambda: np.divmod(x, y), "write a // b and a % b"),
         (lambda: np.add.reduce(x), "are methods of the array"),
         (lambda: np.add(x, y, out=x), r"write b\[\.\.\.\] ="),
         (lambda: np.where(x > y), r"np\.where\(a > 0, a, 0\)"),
-        (lambda: np.clip(x, 0, max=1), "in their order"),
+        (lambda: np.clip(x, 0, 1, out=x), r"write b\[\.\.\.\] ="),
         (lambda: x == "x", "must be numbers or arrays"),
     ]
     for wrong, words in refused:
@@ -105,8 +106,13 @@ def elementwise(block: int | None) -> None:
         (gram + gram.T - 2 * psr.DistributedArray.from_function(gram.desc, np.multiply)).gather(None),
         2 * (wholes[0].T @ wholes[0] - np.outer(range(7), range(7))),
     )
-    with pytest.raises(psr.ArrayError, match="different layouts"):
-        np.maximum(x, y.redistribute(block=1))
+    with pytest.raises(psr.ArrayError, match=r"the shapes \(9, 7\) and \(5, 7\) differ: they must be equal"):
+        np.add(x, y[:5])
+    other = y.redistribute(block=1)
+    assert np.maximum(x, other).desc == x.desc
+    assert np.array_equal(np.maximum(x, other).gather(None), np.maximum(*wholes))
+    assert np.array_equal(np.where(other > 3, x, other).gather(None), np.where(wholes[1] > 3, *wholes))
+    assert np.array_equal(np.maximum(x, y[0].redistribute(block=1)).gather(None), np.maximum(wholes[0], wholes[1][0]))
 
 
 def stored_otherwise() -> None:

@@ -65,7 +65,6 @@ def arguments() -> None:
         ("b must have 10 rows, as a has columns", ArrayError, lambda: linalg.matmul(A, wide)),
         ("a is a numpy.ndarray: the layout of a local array is not known", ArrayError, lambda: linalg.matmul(MATRIX, MATRIX)),
         ("b must have 10 rows, as a has columns", ArrayError, lambda: linalg.matmul(A, MATRIX[:3])),
-        ("b.redistribute(a)", ArrayError, lambda: np.maximum(A, put(MATRIX, slabs((N, N))))),
         ("a has dtype float64 and b has float32", ArrayError, solve(A, single)),
         ("a has dtype int32, which ScaLAPACK does not have", ArrayError, lambda: linalg.inv(whole)),
         ("a has shape (2, 2, 2): it must have 2 dimensions", ArrayError, lambda: linalg.cond(cube)),
