@@ -261,6 +261,7 @@ def not_taken(name: str, x: object) -> ArrayError:
         remedy = "a mesh or placements alone are no layout: give a DTensor, or with like= the pair (mesh, placements)"
     elif type(x).__module__ == "numpy":
         remedy = "the layout of a local array is not known: give a pair (layout, local array); distribute takes a whole array"
+        remedy += ", and linalg one that all ranks have, beside a distributed array"
     elif isinstance(x, tuple) and x and isinstance(x[0], Distributed):
         remedy = "of factors and what is with them the first item is an array; slogdet, det and inv take the matrix itself"
     return ArrayError(f"{name} is a {kind}: {remedy}")
@@ -347,10 +348,15 @@ def in_slabs(array: Distributed) -> Distributed:
     return array if isinstance(array.desc, Descriptor) else move(array, slabs_of(array.desc))
 
 
-def in_rows(array: NDArray[Any], layout: Layout) -> tuple[Descriptor, NDArray[Any] | None]:
-    """A NumPy array that all ranks have whole, in balanced rows on the processes of a layout. Not collective."""
-    rows = slabs_along(layout, array.shape, 0)
-    return rows, None if rows.coords is None else array[rows.global_indices(0)]
+def in_rows(array: NDArray[Any], layout: Layout) -> tuple[Descriptor, NDArray[Any] | None, np.dtype[Any]]:
+    """A NumPy array that all ranks have, in balanced rows on the processes of a layout: that of these, the own ones, the dtype.
+
+    It has this machine's order of bytes. Not collective.
+    """
+    rows, dtype = slabs_along(layout, array.shape, 0), array.dtype.newbyteorder("=")
+    if rows.coords is None:
+        return rows, None, dtype
+    return rows, np.asarray(array)[rows.global_indices(0)].astype(dtype, copy=False), dtype
 
 
 def slabs_of(tiles: Tiles) -> Descriptor:

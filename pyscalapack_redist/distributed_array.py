@@ -114,7 +114,7 @@ class DistributedArray(Distributed):
         A number, or a NumPy array, which is the same on all ranks and may broadcast, is written by each rank into its own
         elements: that is not collective. A distributed array, of the shape of what is written, in any layout, is redistributed:
         that is collective over the communicators of both. Masks choose elements, or rows, for a number; a distributed one of
-        rows is collective.
+        rows is collective: all ranks give one.
 
         Raises
         ------
@@ -791,7 +791,10 @@ def distribute(
     if desc is None or (isinstance(desc, str) and layout is None):
         target, layout, comm = comm, layout if desc is None else desc, None
     if target is None or isinstance(target, str):
-        raise DescriptorError(f"desc = {shown(desc)} has no communicator: distribute(array, comm, layout={desc or 'rows'!r})")
+        remedy = f"give one layout, layout = {layout!r} or this" if comm is not None else "it has no communicator"
+        raise DescriptorError(f"desc = {shown(desc)}: {remedy}, as distribute(array, comm, layout={desc or 'rows'!r})")
+    if not isinstance(target, LAYOUTS) and not hasattr(target, "Get_size"):
+        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, Tiles, a communicator or, with comm=, a text")
     with hold_interrupts():  # an interrupt goes into the next vote
         is_layout = isinstance(target, LAYOUTS) or checked_communicator(target) is None
         surplus = {"comm": comm} | ({"layout": layout} if is_layout else {})

@@ -29,7 +29,7 @@ from .layout.axis import Blocks
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BALANCED
 from .layout.dtypes import is_complex
-from .layout.grid import ProcessGrid
+from .layout.grid import ProcessGrid, same_ranks
 from .reductions import state_numbers
 from .whole_arrays import gather
 
@@ -219,6 +219,8 @@ def is_of_rows(array: Distributed, key: object) -> bool:
 
 
 def _check_row_mask(array: Distributed, mask: Any) -> None:
+    if isinstance(mask, Distributed) and not same_ranks(communicator_of(mask.desc), communicator_of(array.desc)):
+        raise ArrayError("the mask is on another communicator than the array: distribute it on that of the array")
     if mask.shape != array.shape[:1] or (mask.dtype is not None and mask.dtype != bool):
         raise ArrayError(
             f"a mask of shape {mask.shape} and dtype {mask.dtype} for an array of shape {array.shape}: it must be of bool and "
@@ -326,12 +328,12 @@ def _assign_rows(array: Distributed, mask: Any, value: Any) -> None:
                 agreed.same("value", repr(value), value)
                 _check_row_mask(array, mask)
                 number = _number(array, value)
-                if not all(own is None or own.flags.writeable or not own.size for own in own_arrays(array)):
-                    raise _read_only(array)
+                _check_writable(array)
             whole = gather(mask, None)
     else:
         _check_row_mask(array, mask)
         number = _number(array, value)
+        _check_writable(array)
     for own, indices in zip(own_arrays(array), own_indices(array), strict=True):
         if own is not None and own.size:
             own[whole[indices[0]]] = number
@@ -350,6 +352,11 @@ def _assign_where(array: Distributed, mask: Distributed, value: Any) -> None:
     for elements, chosen in zip(own_arrays(array), own_arrays(mask), strict=True):
         if elements is not None and chosen is not None:
             elements[chosen] = number
+
+
+def _check_writable(array: Distributed) -> None:
+    if not all(own is None or own.flags.writeable or not own.size for own in own_arrays(array)):
+        raise _read_only(array)
 
 
 def _read_only(array: Distributed) -> ArrayError:

@@ -426,8 +426,8 @@ def _distributed(name: str, x: Any, *operands: Any) -> Array:
     if not isinstance(x, np.ndarray) or not x.ndim:
         raise TypeError(f"{name} = {shown(x)} must be a distributed array, or a NumPy array that all ranks have")
     with step(_group(first), f"{name}, a NumPy array"):
-        desc, rows = in_rows(x, first.desc)
-    return type(first)._from_result(desc, rows, x.dtype)
+        own = in_rows(x, first.desc)
+    return type(first)._from_result(*own)
 
 
 def _scalar_product(a: Array, b: Any, function: Callable[..., Any]) -> Any:
@@ -1036,11 +1036,11 @@ REMEDIES: dict[str, str] = {
     "diag": "write a.diagonal()",
     "fill_diagonal": "write a[psr.eye(a, dtype=bool)] = value",
     "block": "write np.vstack([np.hstack([a, b]), np.hstack([c, d])])",
-    "nan_to_num": "write np.where(np.isnan(a), 0, a)",
+    "nan_to_num": "write np.where(np.isnan(a), 0, a), which leaves infs",
     "kron": "write np.einsum('ij,kl->ikjl', a, b), and reshape it",
     **dict.fromkeys(
         ("fft.fft", "fft.ifft", "fft.fft2", "fft.ifft2", "fft.fftn", "fft.ifftn", "fft.rfft", "fft.irfft"),
-        "make the axis whole on each rank, as by a.redistribute('rows') for the last one, and transform a.own",
+        "transform one axis after the other, each where it is whole on ranks: docs/fourier.md has the program",
     ),
     "average": "write a.mean(axis), or with weights (a * w).sum(axis) / w.sum(axis)",
     "unique": "write np.sort(a, axis=None), or np.unique of np.concatenate of all ranks' np.unique(a.own)",
@@ -1050,7 +1050,7 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(("partition", "argpartition"), "write np.sort(a, axis)"),
     **dict.fromkeys(
         ("nonzero", "argwhere", "flatnonzero", "extract", "compress"),
-        "write a[mask].sum(), a[mask] = 0, or np.where(mask, a, 0)",
+        "write a[mask].sum(), a[mask] = 0, or np.where(mask, a, 0); of rows a[a[:, 0] > 0]",
     ),
     **dict.fromkeys(("nansum", "nanmean", "nanmin", "nanmax", "nanstd", "nanvar", "nanmedian"), WITHOUT_NAN),
     "apply_along_axis": "bring the axis whole to each rank, as a.redistribute(desc) with axes=(None, 0), and apply it to a.own",

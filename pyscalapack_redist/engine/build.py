@@ -168,7 +168,8 @@ def build(
         (move,), make = by_stage[0], functools.partial(messages_in, pending, order)
         whole_stages = stages
         of_b = {"K": None, None: "F" if spec.layouts[1].ndim == 2 else None}.get(asked.order, asked.order)
-        stages = [PanelStage(move, k, make, of_b, choice.exchange, options, group) for k in range(PANELS)]
+        along: dict[tuple[int, int], int] = {}
+        stages = [PanelStage(move, k, make, of_b, along, choice.exchange, options, group) for k in range(PANELS)]
     a, b = spec.layouts
     is_sum = len(stages) > 1 and asked.reduce is not None
     if is_sum:

@@ -38,6 +38,8 @@ class PanelStage(Stage):
         The messages of a panel.
     order : {"C", "F"} or None
         Of the elements of a new B; None is that of A.
+    dimensions : dict
+        Those of op(A) along which panels are, by order of elements and bytes of one: the same for all panels of a plan.
     exchange, options, group
         As for `Stage`.
     """
@@ -48,6 +50,7 @@ class PanelStage(Stage):
         number: int,
         make: Callable[[Panel], tuple[RankMessages, Arrays]],
         order: str | None,
+        dimensions: dict[tuple[int, int], int],
         exchange: type[Exchange],
         options: ExchangeOptions,
         group: Group | None,
@@ -55,7 +58,7 @@ class PanelStage(Stage):
         super().__init__([whole], exchange, options, group)
         self._number, self._make, self._order = number, make, order
         self._parts: dict[int, Stage] = {}  # by dimension
-        self._dimensions: dict[tuple[int, int], int] = {}  # by order of elements and bytes of one
+        self._dimensions = dimensions
 
     def with_options(self, options: ExchangeOptions, exchange: type[Exchange] | None = None) -> Self:
         """As for `Stage`."""

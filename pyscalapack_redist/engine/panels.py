@@ -92,10 +92,21 @@ def _before(limit: int, starts: NDArray[np.int64], length: NDArray[np.int64], pe
 
 def cut(runs: Runs, first: int, last: int, kind: str) -> Runs:
     """The runs of some elements; a dense buffer begins with the first of them. `kind` as for `runs_of_all`."""
-    pairs = runs.expand()[first:last]
-    x, y = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+    periods = np.arange(first // max(1, runs.per_period), -(-last // max(1, runs.per_period)))[:, None]
+    x, y = (runs.side(target) for target in (False, True))
+    before = periods * runs.per_period + np.cumsum(x[:, 2]) - x[:, 2]  # elements ahead of each run
+    skipped, end = (np.clip(limit - before, 0, x[:, 2]) for limit in (first, last))
+    kept = end > skipped
+    number = (end - skipped)[kept]
+    starts, steps = [], []
+    for side, period in ((x, runs.period_x), (y, runs.period_y)):
+        starts.append((side[:, 0] + periods * period + skipped * side[:, 1])[kept])
+        steps.append(np.broadcast_to(side[:, 1], kept.shape)[kept])
+    pieces = np.where((steps[0] == 1) & (steps[1] == 1), 1, number)  # of a run with other steps single elements
+    place = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    at_x, at_y = (np.repeat(start, pieces) + np.repeat(step, pieces) * place for start, step in zip(starts, steps, strict=True))
     if kind == "packed":
-        y -= first
+        at_y -= first
     elif kind == "unpacked":
-        x -= first
-    return Runs(x, y, np.ones(last - first, np.int64), 0, 0, last - first)
+        at_x -= first
+    return Runs(at_x, at_y, np.repeat(number // pieces, pieces), 0, 0, last - first)

@@ -189,6 +189,11 @@ class Distributed:
         """Number of elements along the first dimension."""
         return self.shape[0]
 
+    __reversed__ = None
+
+    def __contains__(self, value: object) -> NoReturn:
+        raise TypeError(f"whether an element is in a distributed array tells (a == x).any(), on all ranks; here {shown(self)}")
+
     def __iter__(self) -> NoReturn:
         raise TypeError(
             "a distributed array cannot be iterated: all ranks ask for a[i] together, a row or an element in each call, as in "
@@ -500,13 +505,15 @@ class Distributed:
     def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
         """A function of elements, on the local arrays of arrays of one layout, and numbers; others raise a TypeError."""
         is_of_elements = function.nout == 1 and function.signature is None
-        if method != "__call__" or options or not (is_of_elements or function is np.matmul):
+        if method != "__call__" or options or not (is_of_elements or function in (np.matmul, np.divmod)):
             self._refuse(
                 f"numpy.{function.__name__}{'' if method == '__call__' else f'.{method}'} in this form",
                 _form(function, method, options),
             )
         if function is np.matmul and isinstance(operands[0], Distributed):
             return operands[0] @ operands[1]
+        if function is np.divmod:
+            return np.floor_divide(*operands), np.remainder(*operands)
         operator = OPERATORS.get(function) if isinstance(operands[0], np.ndarray | np.generic) else None
         combined = self._compute(function, *operands) if operator is None else getattr(self, operator)(operands[0])
         if combined is NotImplemented:
@@ -666,7 +673,7 @@ def _form(function: np.ufunc, method: str, options: dict[str, Any]) -> str:
         return "write b[...] = function(a), where b is the array to write into"
     if method == "reduce":
         return "sum, prod, min, max, any and all are methods of the array, with axis="
-    return {np.divmod: "write a // b and a % b", np.modf: "write a - np.trunc(a) and np.trunc(a)"}.get(function, "")
+    return "write a - np.trunc(a) and np.trunc(a)" if function is np.modf else ""
 
 
 def _on_tiles(function: Callable[..., Any], *operands: Sequence[Any]) -> list[Any]:

@@ -379,8 +379,8 @@ class ConvertedOperands:
         """A NumPy array that all ranks have whole, as a distributed one beside another operand. Collective over its ranks."""
         with agreement(group_of_all(other), f"linalg.{self._routine}, {name} a NumPy array") as agreed:
             state_numbers(agreed, name, argument)
-            rows, local = in_rows(argument, other)
-        array = DistributedArray._from_result(rows, local, argument.dtype)
+            own = in_rows(argument, other)
+        array = DistributedArray._from_result(*own)
         self._operands.append(ConvertedOperand(array, array))
         return array
 

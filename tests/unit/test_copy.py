@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
 from pyscalapack_redist._kernels.runs import Runs
+from pyscalapack_redist.engine.panels import cut
 
 MANY = settings(max_examples=4 * settings.default.max_examples)  # of moves of a few elements each
 SEEDS = st.integers(0, 2**32)
@@ -39,6 +40,11 @@ def test_runs_keep_every_pair(seed: int, total: int) -> None:
     assert runs.total == total
     pairs = [[a + turn * periods[0], b + turn * periods[1]] for turn in range(total) for a, b in each]
     assert runs.expand().tolist() == pairs[:total]
+    for first, last in ((0, total), (total // 3, total // 2), (total // 2, total), (total // 2, total // 2)):
+        for kind, shift in (("copied", (0, 0)), ("packed", (0, first)), ("unpacked", (first, 0))):
+            part = cut(runs, first, last, kind)
+            assert part.total == last - first
+            assert part.expand().tolist() == [[a - shift[0], b - shift[1]] for a, b in pairs[first:last]]
 
 
 def test_cyclic_elements_become_one_run() -> None:

@@ -101,7 +101,6 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
             ("== with a str", "numbers or arrays", lambda: of() == "x"), ("!= with a list", "", lambda: of() != [3]),
             ("numpy.exp", "", lambda: np.exp(of(), where=1)), ("numpy.add.reduce", "methods", lambda: np.add.reduce(of())),
             ("numpy.power", "a number, or a NumPy array that all ranks have", lambda: np.power(of(), [2])),
-            ("numpy.divmod", "write a // b and a % b", lambda: np.divmod(of(), 2)),
             ("numpy.frexp", r"a\.gather\(\)", lambda: np.frexp(of())),
             ("numpy.take", "write slices", lambda: np.take(of(), [0])),
         )),
@@ -117,6 +116,8 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
         (lambda: psr.distribute([], PAPER), DescriptorError, "is on paper: give its grid a communicator"),
         (lambda: of() + "1", TypeError, None),  # it is no array library
         (lambda: list(of()), TypeError, r"cannot be iterated: all ranks ask for a\[i\] together"),
+        (lambda: 3 in of(), TypeError, r"\(a == x\)\.any\(\)"),
+        (lambda: reversed(of()), TypeError, "not reversible"),
         (lambda: of().fill(3), AttributeError, r"no attribute 'fill': write a\[\.\.\.\] = value"),
         (lambda: of().nothing, AttributeError, "no attribute 'nothing'$"),
     ],

@@ -151,6 +151,18 @@ def rows() -> None:
             x[key if RANK == 0 else x[:, 0]]
     with pytest.raises(both, match="must be a number"):
         x[x[:, 0] > 0] = np.ones(7)
+    alone = psr.distribute(np.arange(9) % 2 == RANK % 2, MPI.COMM_SELF)
+    if SIZE > 1:
+        with pytest.raises(psr.ArrayError, match="the mask is on another communicator"):
+            x[alone]
+        with pytest.raises(psr.ArrayError, match="the mask is on another communicator"):
+            x[alone] = 1
+    y = x.copy()
+    y.local.flags.writeable = RANK != SIZE - 1
+    for mask, error in ((np.arange(9) < 9, psr.ArrayError), (y[:, 0] > 0, both)):
+        if isinstance(mask, psr.DistributedArray) or RANK == SIZE - 1:
+            with pytest.raises(error, match="is read-only on this rank"):
+                y[mask] = 7
     if SIZE > 1:
         with pytest.raises(psr.CollectiveError, match="value must be the same on every rank"):
             x[x[:, 0] > 0] = RANK

@@ -78,7 +78,6 @@ def elementwise(block: int | None) -> None:
         assert result.desc == desc
         assert np.array_equal(result.gather(None), call(*wholes))
     refused: list[tuple[Any, str]] = [
-        (lambda: np.divmod(x, y), "write a // b and a % b"),
         (lambda: np.add.reduce(x), "are methods of the array"),
         (lambda: np.add(x, y, out=x), r"write b\[\.\.\.\] ="),
         (lambda: np.where(x > y), r"np\.where\(a > 0, a, 0\)"),
@@ -106,6 +105,10 @@ def elementwise(block: int | None) -> None:
         (gram + gram.T - 2 * psr.DistributedArray.from_function(gram.desc, np.multiply)).gather(None),
         2 * (wholes[0].T @ wholes[0] - np.outer(range(7), range(7))),
     )
+    for each, right in zip(divmod(x + 1, np.full((9, 1), 3)), divmod(wholes[0] + 1, 3), strict=True):
+        assert np.array_equal(each.gather(None), right)
+    for each, right in zip(np.divmod(np.arange(7), x + 1), np.divmod(np.arange(7), wholes[0] + 1), strict=True):
+        assert np.array_equal(each.gather(None), right, equal_nan=True)
     with pytest.raises(psr.ArrayError, match=r"the shapes \(9, 7\) and \(5, 7\) differ: they must be equal"):
         np.add(x, y[:5])
     other = y.redistribute(block=1)

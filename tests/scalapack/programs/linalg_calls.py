@@ -44,6 +44,9 @@ def fails(words: str, kind: type[Exception], call: Callable[[], object], culprit
 
 
 def still_good() -> None:
+    for sides in (SIDES, SIDES[:, 0], SIDES.astype(">f8"), np.asfortranarray(SIDES)):  # that all ranks have
+        assert np.allclose(whole_of(linalg.solve(A, sides)), np.linalg.solve(MATRIX, sides))
+    assert np.allclose(whole_of(linalg.cho_solve(linalg.cho_factor(A @ A.T), SIDES)), np.linalg.solve(MATRIX @ MATRIX.T, SIDES))
     assert np.allclose(whole_of(linalg.solve(A, B)), np.linalg.solve(MATRIX, SIDES))
 
 
