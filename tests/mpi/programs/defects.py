@@ -104,6 +104,9 @@ def tiles_and_copies_that_no_rank_knows_both() -> None:
             else:
                 found = plan(None if RANK == 0 else copied)
                 assert RANK != 0 or all(map(np.array_equal, found, tiled))
+    mine = (None, tiles) if RANK == 0 else (copies, None)
+    with pytest.raises(psr.ScheduleError, match="reduce = 'sum' with tiles"):
+        psr.redistribute(*mine, comm=WORLD, dtype=float, reduce="sum")  # type: ignore[call-overload]
     turned().works()
 
 
