@@ -39,7 +39,10 @@ def test_what_may_be_changed() -> None:
 
 def test_definitions_fit_and_change_something() -> None:
     for mutant in mutants(*DEFINITIONS):
-        assert mutant.applied(CHECKOUT) != (CHECKOUT / mutant.file).read_text(), mutant.name
+        text = mutant.applied(CHECKOUT)
+        assert text != (CHECKOUT / mutant.file).read_text(), mutant.name
+        if mutant.file.endswith(".py"):
+            compile(text, f"{mutant.name}: {mutant.file}", "exec")  # what is no Python is found by any test
 
 
 @pytest.mark.parametrize(
