@@ -29,7 +29,12 @@ ShapeOrLayout = int | Sequence[int] | Layout | Distributed
 
 @brief
 def zeros(
-    shape: ShapeOrLayout, comm: MPI.Intracomm | None = None, *, dtype: DTypeLike = np.float64, layout: str = "rows"
+    shape: ShapeOrLayout,
+    comm: MPI.Intracomm | None = None,
+    *,
+    dtype: DTypeLike = np.float64,
+    layout: str = "rows",
+    order: str | None = None,
 ) -> DistributedArray:
     """A new array of zeros. Not collective.
 
@@ -46,6 +51,8 @@ def zeros(
         With a shape: "rows", or "columns", in balanced blocks on all ranks, as `numpy.array_split` cuts them; of other than two
         dimensions the first, or the last. Or a process grid and block sizes, as "2x2:64x64" and "4x1:balanced"; in full
         PRxPC:MBxNB[@RSRC,CSRC][+FIRST], with the source process, and the first rank of the grid, as the command line has it.
+    order : {None, "C", "F"}
+        Of the elements of local arrays; by default Fortran order, but for an array of other than two dimensions, which has one.
 
     Raises
     ------
@@ -53,9 +60,11 @@ def zeros(
         An argument is wrong; on this rank.
     """
     desc = _layout(shape, comm, layout)
-    order = order_like(shape.own, desc.ndim) if isinstance(shape, Distributed) else "F"
+    usual = order_like(shape.own, desc.ndim) if isinstance(shape, Distributed) else "F"
+    if order not in (None, "C", "F"):
+        raise ArrayError(f"order = {shown(order)} must be 'C' (rows are contiguous), 'F' (columns are) or None")
     try:
-        local = desc.zeros(dtype, order)
+        local = desc.zeros(dtype, usual if order is None else order)
     except MemoryError as error:
         raise no_memory_for(desc, error, "more processes, or elements of fewer bytes, need less on each") from None
     return DistributedArray._from_result(desc, local, np.dtype(dtype))
@@ -63,10 +72,15 @@ def zeros(
 
 @brief
 def ones(
-    shape: ShapeOrLayout, comm: MPI.Intracomm | None = None, *, dtype: DTypeLike = np.float64, layout: str = "rows"
+    shape: ShapeOrLayout,
+    comm: MPI.Intracomm | None = None,
+    *,
+    dtype: DTypeLike = np.float64,
+    layout: str = "rows",
+    order: str | None = None,
 ) -> DistributedArray:
     """A new array of ones. Not collective. Parameters and errors are those of `zeros`."""
-    return full(shape, 1, comm, dtype=dtype, layout=layout)
+    return full(shape, 1, comm, dtype=dtype, layout=layout, order=order)
 
 
 @brief
@@ -77,12 +91,13 @@ def full(
     *,
     dtype: DTypeLike | None = None,
     layout: str = "rows",
+    order: str | None = None,
 ) -> DistributedArray:
     """A new array whose elements are a number. Not collective.
 
     Parameters
     ----------
-    shape, comm, layout
+    shape, comm, layout, order
         As for `zeros`.
     value : number
         The elements.
@@ -96,7 +111,7 @@ def full(
     """
     if np.ndim(value) or isinstance(value, Distributed):
         raise ArrayError(f"value = {shown(value)} must be a number; distribute() has arrays")
-    array = zeros(shape, comm, dtype=np.asarray(value).dtype if dtype is None else dtype, layout=layout)
+    array = zeros(shape, comm, dtype=np.asarray(value).dtype if dtype is None else dtype, layout=layout, order=order)
     array[...] = value
     return array
 

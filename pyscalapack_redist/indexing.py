@@ -282,7 +282,8 @@ def assign(array: Distributed, key: object, value: Any) -> None:
         shape = tuple([pick.number for pick in picks if not pick.is_dropped])
         if value.shape != shape:
             raise ArrayError(
-                f"an array of shape {value.shape} cannot be assigned to {shape} elements: they must be equal"
+                f"an array of shape {value.shape} cannot be assigned to {shape} elements: they must be equal; of one "
+                "that is to broadcast give b.gather(None)"
             )
         if not shape:
             raise ArrayError("an array cannot be assigned to one element: take a number")
@@ -434,8 +435,9 @@ def _pick(dim: int, n: int, part: Any) -> Pick:
         index = operator.index(part)
     except TypeError:
         raise ArrayError(
-            f"dimension {dim}: {shown(part)} must be an integer or a slice; a[mask] has the rows where a mask of one dimension "
-            "is true, as np.isin(np.arange(len(a)), rows) is; a[mask] = 0 and np.where take masks of the array's shape"
+            f"dimension {dim}: {shown(part)} must be an integer or a slice; a[mask] has the rows, a.T[mask].T the columns, "
+            "where a mask of one dimension is true, in their order, as np.isin(np.arange(len(a)), rows) is; a[mask] = 0 and "
+            "np.where take masks of the array's shape"
         ) from None
     if not -n <= index < n:
         raise ArrayError(

@@ -314,21 +314,22 @@ def ravel(a: Array, order: str = "C") -> Array:
     return reshape(a, -1, order)
 
 
-def full_like(a: Array, fill_value: Any, dtype: DTypeLike | None = None) -> Array:
-    array = zeros_like(a, dtype)
+def full_like(a: Array, fill_value: Any, dtype: DTypeLike | None = None, order: str = "K") -> Array:
+    array = zeros_like(a, dtype, order)
     if array.dtype is not None:
         array[...] = fill_value
     return array
 
 
-def zeros_like(a: Array, dtype: DTypeLike | None = None) -> Array:
+def zeros_like(a: Array, dtype: DTypeLike | None = None, order: str = "K") -> Array:
     """A new array in the layout; a rank that has nothing of `a`, and not its dtype, has nothing of this one either."""
     kind: Any = a.dtype if dtype is None else dtype
-    return type(a)._from_result(whole_layout(a.desc), a.local, None) if kind is None else zeros(a, dtype=kind)
+    of_new = None if order in ("K", "A") else order
+    return type(a)._from_result(whole_layout(a.desc), a.local, None) if kind is None else zeros(a, dtype=kind, order=of_new)
 
 
-def ones_like(a: Array, dtype: DTypeLike | None = None) -> Array:
-    return full_like(a, 1, dtype)
+def ones_like(a: Array, dtype: DTypeLike | None = None, order: str = "K") -> Array:
+    return full_like(a, 1, dtype, order)
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: DTypeLike | None = None) -> Array:
@@ -1027,7 +1028,8 @@ REMEDIES: dict[str, str] = {
     **dict.fromkeys(("flipud", "fliplr"), "write a[::-1] or a[:, ::-1]"),
     "take": "write slices, as a[::2], or a row after the other, as a[i]; the rows of each rank are in a.own",
     "take_along_axis": "write np.where of masks; a.gather() is the whole array on one rank",
-    **dict.fromkeys(("roll", "pad", "insert", "delete", "append", "tile", "repeat"), BY_SLICES),
+    **dict.fromkeys(("roll", "pad", "insert", "delete", "append", "repeat"), BY_SLICES),
+    "tile": "write np.concatenate([a, a])",
     **dict.fromkeys(("split", "array_split", "vsplit", "hsplit"), "write slices, as a[:k] and a[k:], which are views"),
     "diff": "write a[1:] - a[:-1]",
     **dict.fromkeys(("squeeze", "atleast_2d", "atleast_3d"), "write a.reshape(shape)"),

@@ -54,6 +54,7 @@ ROUTINES = (
 )
 ILP64 = "it counts in 64-bit integers (ILP64), and descriptors have 32-bit ones"
 MKL_LAYERS = tuple(f"libmkl_{compiler}_ilp64" for compiler in ("intel", "gf"))
+NO_MEMORY = "failed to map segment", "annot allocate memory"  # in texts of the loader
 OPENBLAS_MEMORY = 2**27 + 2**20  # bytes, on x86; elsewhere it takes less
 INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
 
@@ -526,6 +527,11 @@ def _open_part(names: tuple[str, ...], mode: int, mpi: _RunningMPI) -> ctypes.CD
             _refuse_other_mpi(name, mpi)
             return ctypes.CDLL(name, mode)
         except OSError as error:
+            if any(words in str(error) for words in NO_MEMORY):
+                raise MemoryError(
+                    f"{error}: this process has too little address space for ScaLAPACK and its BLAS, which take some 250 MiB: "
+                    "raise its limit (ulimit -v), or run fewer ranks on a node"
+                ) from None
             failures.append(f"{name}: {str(error).removeprefix(name + ': ')}")
     raise LibraryError("; ".join(failures))
 

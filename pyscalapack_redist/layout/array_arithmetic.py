@@ -108,11 +108,13 @@ class Distributed:
         self._local = checked
 
     @classmethod
-    def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
+    def from_function(
+        cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None, order: str = "F"
+    ) -> Self:
         """An array with elements f(i, j, ...) of the global indices, as by `Descriptor.from_function`. Not collective."""
         if not isinstance(desc, Descriptor):
             raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, and f the next argument")
-        return cls(desc, Descriptor.from_function(desc, f, dtype))
+        return cls(desc, Descriptor.from_function(desc, f, dtype, order))
 
     @classmethod
     def _from_result(cls, desc: Layout, local: Any, dtype: np.dtype[Any] | None) -> Self:

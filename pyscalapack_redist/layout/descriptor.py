@@ -467,7 +467,7 @@ class Descriptor(Ownership):
         """A new local array of this rank, of zeros; without elements outside the grid. Not collective."""
         return new_array(self._allocated(), dtype, order, zeroed=True)[: self._local_shape[0]]
 
-    def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
+    def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None, order: str = "F") -> NDArray[Any]:
         """A new local array of this rank with elements f(i, j, ...) of the global indices. Not collective.
 
         Parameters
@@ -478,6 +478,8 @@ class Descriptor(Ownership):
             elements the arrays are empty.
         dtype : dtype, optional
             Dtype of the array; by default that of the result of `f`.
+        order : {"F", "C"}
+            Of its elements.
 
         Raises
         ------
@@ -485,9 +487,9 @@ class Descriptor(Ownership):
             The result of `f` does not broadcast to this rank's elements. Exceptions of `f` get a note on its arguments.
         """
         if dtype is not None and self._coords is None:
-            return self.empty(dtype)
+            return self.empty(dtype, order)
         values = of_indices(f, [self.global_indices(k) for k in range(self.ndim)])
-        local = (self.empty if self._parent is None else self.zeros)(values.dtype if dtype is None else dtype)
+        local = (self.empty if self._parent is None else self.zeros)(values.dtype if dtype is None else dtype, order)
         if self._coords is not None:
             local[local_part(self._distributions, self._coords)] = values
         return local

@@ -383,7 +383,7 @@ def refused() -> None:
         (lambda: np.save("a.npy", x), r"write a\.save\('a\.npy'\)"),
         (lambda: np.flip(x), r"write a\[::-1\]"),
         (lambda: np.diff(x), r"a\[1:\] - a\[:-1\]"),
-        (lambda: np.fft.fft(x), "make the axis whole on each rank"),
+        (lambda: np.fft.fft(x), r"one axis after the other.*docs/fourier\.md"),
         (lambda: np.interp(x, [0, 1], [0, 1]), r"a\.gather\(\) is the whole array on one rank"),
         (lambda: np.linalg.multi_dot([x, x]), "write a @ b @ c"),
         (lambda: np.unique(x), r"np\.sort\(a, axis=None\)"),

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 WORLD = MPI.COMM_WORLD
 LACKS_IT = WORLD.rank == WORLD.size - 1
-KIND, WORDS = (MemoryError, "OpenBLAS") if sys.argv[1:] == ["memory"] else (None, r"/no/where\.so")
+KIND, WORDS = (MemoryError, "address space") if sys.argv[1:] == ["memory"] else (None, r"/no/where\.so")
 if LACKS_IT and KIND is None:
     os.environ["PYSCALAPACK_REDIST_LIBRARY"] = "/no/where.so"
 
