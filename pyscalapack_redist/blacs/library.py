@@ -494,7 +494,7 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
 
 def _take_blas_memory(library: ctypes.CDLL) -> None:
     """Let OpenBLAS take the memory of its first call here, where it is an error if there is none: it would try for ever."""
-    if not address_of(library, "openblas_get_config"):
+    if not address_of(library, "openblas_get_config") or not address_of(library, "dgemm_"):
         return
     try:
         mmap.mmap(-1, OPENBLAS_MEMORY).close()

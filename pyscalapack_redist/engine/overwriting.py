@@ -18,11 +18,12 @@ from ..layout.letters import transposes
 from .local_arrays import BY_COLUMNS, window
 from .messages import Arrays, RankMessages
 from .ownership import why_not_given_back
-from .panels import LONGEST, PANELS, Panel, excess
+from .panels import PANELS, Panel, excess
 from .stages import ArrayKind, Move, Stage
 
 LOGGER = logging.getLogger(__name__)
 LARGE = 2**20  # bytes of an array from which its pages matter
+LONGEST = 2**20  # elements along a dimension whose panels are compared with others
 
 
 class PanelStage(Stage):

@@ -17,7 +17,6 @@ from ..layout.descriptor import Descriptor
 
 PANELS = 16  # of a plan: where B fills as A empties, both need a sixteenth more than the larger one
 PAGE = 4096  # bytes, by which all ranks reckon alike, whatever their pages are
-LONGEST = 2**20  # elements along a dimension whose panels are compared with others
 
 
 class Panel(NamedTuple):

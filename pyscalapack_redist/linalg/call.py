@@ -279,7 +279,8 @@ def routine(function: Callable[Concatenate[RoutineCall, P], R]) -> Callable[P, R
 
         def result_of_function() -> R:
             for keyword in named.keys() - defaults.keys():
-                raise TypeError(f"linalg.{name}() has no keyword {keyword!r}: it takes {', '.join(defaults)}")
+                taken = ", ".join(defaults)
+                raise TypeError(f"linalg.{name}() got an unexpected keyword argument {keyword!r}: it takes {taken}")
             if name in OF_STACKS and any(
                 isinstance(each, Distributed) and each.ndim > 2 for each in map(own.arguments.get, OPERANDS)
             ):

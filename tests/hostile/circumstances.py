@@ -144,6 +144,8 @@ THRESHOLDS: dict[str, Any] = {
     "engine.bound.MOST_BOUNDS": 1,
     "engine.local_arrays.WORK": 1,
     "engine.overwriting.LARGE": 1,
+    "engine.overwriting.LONGEST": 3,
+    "engine.panels.PAGE": 64,
     "engine.room.LARGE": 1,
     "engine.spec.RECENT_SPECS": 0,
     "exchanges.collective.MOST_BLOCKS": 16,

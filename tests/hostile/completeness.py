@@ -27,6 +27,7 @@ WITHOUT_ARRAYS = {"relabel", "relabel_report", "timings", "trace", "linalg.check
 OF_OTHER_ROWS = {
     "DistributedArray.from_function", "DistributedArray.__neg__", "DistributedArray.__pos__", "DistributedArray.__abs__",
     "DistributedArray.__invert__", "DistributedArray.__matmul__", "DistributedArray.__repr__", "DistributedArray.__bool__",
+    "DistributedArray.__contains__", "DistributedArray.__iter__", "DistributedArray.__rdivmod__",
     "DistributedArray.__array__", "DistributedArray.__array_ufunc__", "DistributedArray.__array_function__",
     "DistributedArray.__init__", "DistributedArray.__getattr__", "DistributedArray.local", "DistributedArray.own",
     "DistributedArray.desc", "DistributedArray.shape", "DistributedArray.size", "DistributedArray.ndim",

@@ -813,6 +813,8 @@ OPERATIONS |= {
     "DistributedArray.reshape": gathering(lambda a: a.reshape(*a.shape[::-1])),
     "DistributedArray.reshape order=F": gathering(lambda a: a.reshape(-1, order="F")),
     "DistributedArray.ravel": gathering(lambda a: a.ravel()),
+    "DistributedArray.flatten": gathering(lambda a: a.flatten()),
+    "DistributedArray.__divmod__": local_operation(lambda a: divmod(a, 3)),
     "DistributedArray.cumsum": gathering(lambda a: a.cumsum(), exact=False),
     "DistributedArray.dot": gathering(lambda a, b: a.dot(b), "matrix right", exact=False),
     "DistributedArray.prod": gathering(lambda a: (a * 0 + 1).prod()),
