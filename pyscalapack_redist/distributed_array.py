@@ -796,7 +796,9 @@ def distribute(
     if not isinstance(target, LAYOUTS) and not hasattr(target, "Get_size"):
         raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, Tiles, a communicator or, with comm=, a text")
     with hold_interrupts():  # an interrupt goes into the next vote
-        is_layout = isinstance(target, LAYOUTS) or checked_communicator(target) is None
+        is_layout = isinstance(target, LAYOUTS)
+        if not is_layout:
+            checked_communicator(target)
         surplus = {"comm": comm} | ({"layout": layout} if is_layout else {})
         for name, each in surplus.items():
             if each is not None:
