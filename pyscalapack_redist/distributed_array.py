@@ -159,7 +159,9 @@ class DistributedArray(Distributed):
         """All elements in one dimension, in C order or in Fortran order: `reshape(-1)`. Collective, as `sum`."""
         return self.reshape(-1, order=order)
 
-    flatten = ravel
+    def flatten(self, order: str = "C") -> Self:
+        """`ravel`: its elements are copies already. Collective, as `sum`."""
+        return self.reshape(-1, order=order)
 
     def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None) -> Self:
         """Sums of the elements so far along a dimension, or of all in C order, as by `numpy.cumsum`. Collective, as `sum`.

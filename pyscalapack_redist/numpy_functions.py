@@ -515,7 +515,10 @@ def _in_shape(array: Array, shape: tuple[int, ...]) -> Array:
 
 def _matrix_product(a: Array, b: Array, function: Callable[..., Any] = np.dot) -> Array:
     """A matrix times one or a vector: of numbers that BLAS has by `linalg`, of others with B whole on each rank."""
-    kind = function(np.zeros((1, 1), a.dtype), np.zeros((1, 1), b.dtype)).dtype
+    try:
+        kind = function(np.zeros((1, 1), a.dtype), np.zeros((1, 1), b.dtype)).dtype
+    except (TypeError, ValueError) as error:  # NumPy's text names neither
+        raise TypeError(f"elements of dtype {a.dtype} and {b.dtype} have no products and sums: bring numbers") from error
     if kind.char in "fdFD":
         with step(_group(a), "a product, its dtype"):
             a, b = (each if each.dtype == kind else each.astype(kind) for each in (a, b))

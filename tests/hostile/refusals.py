@@ -38,6 +38,7 @@ REFUSALS = [
     (r"of a part", r"shape=no rows", r"subset_by_index"),
     (r"__eq__|__ne__|operator (eq|ne)", r"dtype=(fields|void|text|times|bytes)", r"ufunc"),
     (r"^DistributedArray\..* on one rank$", r"dtype=(fields|void|text|times|bytes)", r"ufunc"),
+    (r"tensordot|einsum|dot$", r"dtype=(text|bytes|void|fields|times)", r"have no products and sums"),
     (r"batch overwrite", r".", r"consumes A .*, which a batch does not"),
     (r"memory_limit=100", r"dtype=(text|complex128|complex256|float128|fields)", r"memory_limit = 100 bytes is too small"),
     (r"memory_limit=1$", r".", r"memory_limit = 1 bytes is too small"),
