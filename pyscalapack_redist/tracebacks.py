@@ -1,9 +1,14 @@
-"""Tracebacks of the package's own errors that end at the public call: what is below it tells a user nothing."""
+"""Tracebacks of the package's own errors that end at the public call: what is below it tells a user nothing.
+
+Of an error that all ranks raise, those come last that say less, where the first one ends the job.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import sys
+import time
 from collections.abc import Callable
 from types import FunctionType, TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -16,6 +21,10 @@ BETWEEN = ("contextlib", "functools")  # modules of the standard library that st
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
+E = TypeVar("E", bound=BaseException)
+
+SECONDS = 2.0  # in which the rank that has the cause ends the job
+MARK = "_has_its_cause_on_another_rank"
 
 
 def brief(function: Callable[P, R]) -> Callable[P, R]:
@@ -73,3 +82,26 @@ def _is_own(entry: TracebackType | None) -> bool:
             return False
         entry = entry.tb_next
     return True
+
+
+def with_its_cause_elsewhere(error: E) -> E:
+    """The error, marked if it is the package's own: in the same call another rank raises the one that is to be read."""
+    if isinstance(error, RedistributionError):
+        setattr(error, MARK, True)
+    return error
+
+
+def print_causes_first() -> None:
+    """Let marked errors be printed later than others, where `python -m mpi4py` runs the program and nobody else prints errors.
+
+    A rank that does not catch such an error waits before Python prints it. By then the rank that has the cause has mostly
+    printed its own and ended the job; where it has caught it, nothing is lost.
+    """
+    if "mpi4py.run" in sys.modules and sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_later
+
+
+def _print_later(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if getattr(error, MARK, False):
+        time.sleep(SECONDS)
+    sys.__excepthook__(kind, error, traceback)

@@ -17,6 +17,7 @@ import numpy as np
 
 from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError, WaitTimeoutError
+from ..tracebacks import with_its_cause_elsewhere
 from . import progress
 from .caches import Plans, Staging
 from .channel import Channel, Request
@@ -90,6 +91,11 @@ class Refusal:
         self._senders: list[int] | None = None  # of messages that are still to be received
         self._receive: tuple[Any, Request] | None = None
         self.reason: str | None = None
+        self._verdict: Verdict = None
+
+    def raised(self) -> BaseException:
+        """What this rank raises: its own error, or one with the reason."""
+        return self._group.error_of(self._verdict, self.error)
 
     def advance(self) -> bool:
         """Make progress; True when this rank has the reason and no message for it is on its way."""
@@ -97,11 +103,12 @@ class Refusal:
             if not self._exchange.advance():
                 return False
             if self._exchange.failure is not None:  # no rank knows which messages are in flight
-                self.reason = self._group.format_verdict(self._exchange.failure)
+                self._verdict = self._exchange.failure
+                self.reason = self._group.format_verdict(self._verdict)
                 self._group.abort(self.reason)
                 return True
-            verdict, senders = self._exchange.reply
-            self.reason = None if verdict is None else self._group.format_verdict(verdict)
+            self._verdict, senders = self._exchange.reply
+            self.reason = None if self._verdict is None else self._group.format_verdict(self._verdict)
             self._senders = [] if self.reason is None else list(senders)
         while self._senders:
             if self._receive is None:
@@ -500,7 +507,7 @@ class Group:
         if not is_good(outcome):
             refusal = self.start_refusal(ticket, error, statements)
             self._complete(refusal)
-            raise refusal.error or CollectiveError(refusal.reason)
+            raise refusal.raised()
         result: Any = None
         if has_followup(outcome):
             exchange = start_allgather(self.channel, ticket, None, value, reduce)
@@ -535,15 +542,13 @@ class Group:
         """Wait for a gather-scatter and return its reply; all ranks raise if it has failed."""
         self._complete(exchange)
         if exchange.failure is not None:
-            raise exchange.error or CollectiveError(self.format_verdict(exchange.failure))
+            raise self.error_of(exchange.failure, exchange.error)
         return exchange.reply
 
     def _raise_first(self, errors: Sequence[str | None], error: BaseException | None) -> None:
-        if error is not None:
-            raise error
-        for name, text in zip(self.names, errors, strict=True):
+        for rank, text in enumerate(errors):
             if text is not None:
-                raise CollectiveError(f"{name} could not take part: {text}")
+                raise self.error_of([rank, f" could not take part: {text}"], error)
 
     def start_refusal(
         self,
@@ -575,6 +580,12 @@ class Group:
             return [(verdict, peers) for peers in senders]
 
         return Refusal(self, ticket, GatherScatter(self.channel, ticket + CONTROL, report, reply), guard.error)
+
+    def error_of(self, verdict: Verdict, error: BaseException | None) -> BaseException:
+        """What this rank raises after a verdict: its own error, or one with the verdict's text."""
+        raised = error or CollectiveError(self.format_verdict(verdict))
+        culprit = verdict[0] if verdict and isinstance(verdict[0], int) else 0
+        return raised if culprit == self.rank else with_its_cause_elsewhere(raised)
 
     def format_verdict(self, verdict: Verdict) -> str:
         """A verdict as text, with this rank's names of the ranks."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from .._kernels.deletion import Deletion
 from ..errors import CollectiveError, DescriptorError, shown
+from ..tracebacks import print_causes_first
 from . import progress
 from .channel import MPIChannel
 from .group import Group
@@ -205,6 +206,7 @@ def _groups_of(comm: MPI.Intracomm) -> Groups:
         # MPI_Finalize deletes the attributes of COMM_SELF first.
         MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
         atexit.register(_end_all)
+        print_causes_first()
     attribute: Any = comm.Get_attr(_keyval)
     if attribute is None:
         attribute = Groups()

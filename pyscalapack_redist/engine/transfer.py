@@ -285,7 +285,7 @@ class Transfer(Generic[Result]):
         """Learn the reason, and wait until MPI no longer reads staging buffers."""
         while not refusal.advance() or not (self.lent is None or self.lent.progress.is_sent()):
             yield State.REFUSING
-        self._end_refused(refusal.error or CollectiveError(refusal.reason))
+        self._end_refused(refusal.raised())
 
     # -- arrays and memory, before the vote
 
@@ -458,7 +458,7 @@ class Transfer(Generic[Result]):
         verdict, known = reply
         guard = Guard()
         if verdict is not None:
-            guard.error = exchange.error or CollectiveError(self._group.format_verdict(verdict))
+            guard.error = self._group.error_of(verdict, exchange.error)
         return guard, tuple(known or ())
 
     def _confirm(self, guard: Guard, take: Callable[[], object]) -> Refusal:

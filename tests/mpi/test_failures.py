@@ -75,6 +75,23 @@ def test_a_process_that_ends_after_it_has_given_up_a_first_call() -> None:
     assert "cannot be finalized meanwhile: the job is aborted" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("culprit", "how", "seconds", "cause"),
+    [
+        (1, "array", 60, "ArrayError: "),
+        (1, "block", 60, "CollectiveError: the ranks ask for different things"),
+        (0, "caught", 0.1, "CollectiveError: rank 0 could not take part: ArrayError"),
+    ],
+)
+def test_one_traceback(culprit: int, how: str, seconds: float, cause: str) -> None:
+    """That of the cause, under `python -m mpi4py`; where its rank has caught it, those of others are not lost."""
+    done = run(PROGRAMS / "one_traceback.py", 3, culprit, how, seconds, timeout=50, check=False)
+    assert done.returncode
+    assert cause in done.stderr
+    tracebacks = done.stderr.count("Traceback (most recent call last)")
+    assert tracebacks == 1 if how != "caught" else tracebacks in (1, 2), done.stderr
+
+
 def test_mpi_that_does_not_run(tmp_path: Path) -> None:
     """Before MPI_Init and after MPI_Finalize, which would end the process, or worse."""
     line = [sys.executable, PROGRAMS / "without_mpi.py", tmp_path]
