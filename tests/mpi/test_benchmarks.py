@@ -178,6 +178,27 @@ def test_linear_algebra_beside_numpy(routines: list[str], tmp_path: Path) -> Non
     assert "matmul: larger orders than 20 are left out" in short
 
 
+def test_ranks_that_share_cores() -> None:
+    """The program fails unless the moves that wait for nobody are of as many bytes as the plan's."""
+    done = launch.run(BENCHMARKS / "many_ranks.py", 4, "--order", 96, "--rounds", 2)
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["4", "memcpy", "unwaited", "call"]
+    assert all(float(word) > 0 for line in lines[1:] for word in line.split()[1::2] if word != "ms")
+
+
+# -- what needs no MPI
+
+
+def test_copies_between_orders() -> None:
+    """The program compares what each of them has copied."""
+    line = [sys.executable, BENCHMARKS / "crossing_lines.py", "--order", "64", "--rounds", "1"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=launch.limit(120), check=True)
+    rows = [[cell.strip() for cell in text.split("|")[1:-1]] for text in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["dtype", "---", "int8", "int16", "float32", "float64", "complex128"]
+    assert all(float(cell) >= 0 for row in rows[2:] for cell in row[1:])
+    assert rows[0][-2:] == ["ours", "ours, blocks of 64"]
+
+
 # -- the suite of the ASPEN paper, which needs no MPI
 
 
