@@ -170,6 +170,14 @@ class Selection:
             "np.where(mask, a, 0) is an array, and a[mask] = 0 writes numbers"
         )
 
+    def _refuse_operator(self, *_: object) -> NoReturn:
+        self._refuse("an operator")
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse_operator
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse_operator
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __neg__ = __abs__ = __invert__ = _refuse_operator
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _refuse_operator
+
     def __repr__(self) -> str:
         return f"a[mask] of a = {shown(self._array)}, for sum, mean, min and other reductions, not an array"
 

@@ -335,8 +335,7 @@ def in_short(desc: Descriptor | Tiles) -> str:
     if isinstance(desc, Tiles):
         return f"{'x'.join(map(str, desc.owners.shape))} tiles"
 
-    def by(sizes: Iterable[object]) -> str:
-        return "x".join(str(size) if isinstance(size, int) else "irregular" for size in sizes)
-
     source = f"@{','.join(map(str, desc.source))}" if any(desc.source) else ""
-    return f"{by(desc.grid.shape)}:{by(desc.block)}{source}"
+    blocks = [str(size) if isinstance(size, int) else "irregular" for size in desc.block]
+    blocks = blocks[:1] if {*blocks} == {"irregular"} else blocks
+    return f"{'x'.join(map(str, desc.grid.shape))}:{'x'.join(blocks)}{source}"

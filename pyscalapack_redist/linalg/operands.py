@@ -271,9 +271,11 @@ class Operands:
                 continue
             if array.dtype not in DTYPES:
                 others = "; numpy.dot(a, b) takes other dtypes" if self.call.name == "matmul" else ""
+                is_number = array.dtype.kind in "biufc"
+                converted = f"{name}.astype(numpy.float64) converts it" if is_number else "its elements are no numbers"
                 raise ArrayError(
                     f"{name} has dtype {array.dtype}, which ScaLAPACK does not have: it must be one of "
-                    f"{', '.join(map(str, DTYPES))}; {name}.astype(numpy.float64) converts it{others}"
+                    f"{', '.join(map(str, DTYPES))}; {converted}{others}"
                 )
             first = first or (name, array.dtype)
             if array.dtype != first[1]:

@@ -395,6 +395,9 @@ def refused() -> None:
         x.argsort()
     with pytest.raises(TypeError, match="is no array: it has all, any, max"):
         np.sort(x[x > 3])
+    for refused in (lambda: x[x > 0] * 2, lambda: 2 - x[x > 0], lambda: x[x > 0] == 3):
+        with pytest.raises(TypeError, match=r"which is no array: .*np\.where\(mask, a, 0\) is an array"):
+            refused()
     with pytest.raises(ValueError, match="has no truth value"):
         bool(x[x > 3])
     both = (psr.ArrayError, psr.CollectiveError, TypeError, ValueError)
