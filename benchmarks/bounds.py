@@ -12,8 +12,10 @@ one takes 0.33 ns, as measured in the first cache on an AMD EPYC. The two times 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,9 @@ STORE, VOTE = 0.33e-9, 0.75e-6  # seconds
 CACHED = 8_000_000  # bytes of an array that stays in the last cache
 LARGE = 1e-4  # seconds of memcpy
 LONG = 128  # bytes: two cache lines
+
+
+Row = tuple[float, float, float, Case]  # seconds of ours, the least ones, those of memcpy, and the case
 
 
 class Common(NamedTuple):
@@ -49,6 +54,16 @@ def common_parts(a: Axis, b: Axis, n: int) -> dict[tuple[int, int], Common]:
                 counts = (1 + int(ends[0].sum()), 1 + int(ends[1].sum()), 1 + int((ends[0] | ends[1]).sum()))
                 parts[p, q] = Common(both.size, counts)
     return parts
+
+
+def bytes_of_runs(case: Case) -> float | None:
+    """Mean bytes of the runs in which elements are adjacent on both sides; None where lines of A cross those of B."""
+    if case.before.order != case.after.order:
+        return None
+    a, b = case.before.descriptor(case.shape, None), case.after.descriptor(case.shape, None)
+    along = 0 if case.before.order == "F" else 1
+    parts = common_parts(a.distributions[along], b.distributions[along], case.shape[along]).values()
+    return case.shape[along] * case.dtype.itemsize / sum(part.runs[2] for part in parts)
 
 
 def least_seconds(case: Case, memcpy: float) -> float:
@@ -89,6 +104,19 @@ def mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def by_runs(rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """The results by classes of the length of runs, from short ones to long ones; last those whose lines cross."""
+    lengths = [bytes_of_runs(row[3]) for row in rows]
+    ends = (0, 8, 32, LONG, 512, 4096, math.inf)
+    for low, high in itertools.pairwise(ends):
+        chosen = [row for row, length in zip(rows, lengths, strict=True) if length is not None and low <= length < high]
+        if chosen:
+            yield f"{low} to {high}" if high < math.inf else f"from {low}", chosen
+    crossing = [row for row, length in zip(rows, lengths, strict=True) if length is None]
+    if crossing:
+        yield "lines cross", crossing
+
+
 def main() -> None:
     """Print the cases, those farthest from the least time first, and means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,9 +127,15 @@ def main() -> None:
         names: dict[str, Any] = {key: result[key] for key in ("shape", "from", "to", "dtype", "ranks")}
         case, methods = cases[str(names)], {method["name"]: method["min"] for method in result["methods"]}
         rows.append((methods["auto"], least_seconds(case, methods["memcpy"]), methods["memcpy"], case))
+    large = [row for row in rows if row[2] >= LARGE]
     for auto, least, memcpy, case in sorted(rows, key=lambda row: row[1] / row[0]):
         print(f"{auto / least:6.2f} times the least, {1e3 * auto:9.4f} ms, {auto / memcpy:5.2f} memcpys: {case}")
-    for words, chosen in (("all", rows), (f"large ({1e3 * LARGE} ms)", [row for row in rows if row[2] >= LARGE])):
+    print("\n| large cases, bytes of a run | cases | memcpys | at least |\n|---|---|---|---|")
+    for words, chosen in by_runs(large):
+        ours, least_of_all = (mean([row[k] / row[2] for row in chosen]) for k in (0, 1))
+        print(f"| {words} | {len(chosen)} | {ours:.2f} | {least_of_all:.2f} |")
+    print()
+    for words, chosen in (("all", rows), (f"large ({1e3 * LARGE} ms)", large)):
         ours, least_of_all = (mean([row[k] / row[2] for row in chosen]) for k in (0, 1))
         print(f"{words}, {len(chosen)} cases: {ours:.2f} memcpys, at least {least_of_all:.2f}, ratio {ours / least_of_all:.2f}")
 

@@ -19,6 +19,7 @@ from papers.birkeland_projection import WAYS
 from papers.desprez import EXCHANGES, TIMERS
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
+from pyscalapack_redist.tools.bench.suites import SUITES
 
 pytestmark = pytest.mark.any_mpi
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -197,6 +198,21 @@ def test_copies_between_orders() -> None:
     assert [row[0] for row in rows] == ["dtype", "---", "int8", "int16", "float32", "float64", "complex128"]
     assert all(float(cell) >= 0 for row in rows[2:] for cell in row[1:])
     assert rows[0][-2:] == ["ours", "ours, blocks of 64"]
+
+
+def test_table_of_runs(tmp_path: Path) -> None:
+    """Each large case of two ranks is in one class by the length of its runs."""
+    cases = [case for case in SUITES["broad"].cases if case.ranks == 2]
+    methods = [{"name": "auto", "min": 3e-3}, {"name": "memcpy", "min": 2e-3}]
+    file = tmp_path / "broad.json"
+    file.write_text(json.dumps({"cases": [{**case.to_dict(), "methods": methods} for case in cases]}))
+    line = [sys.executable, BENCHMARKS / "bounds.py", file]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=launch.limit(120), check=True)
+    rows = [[cell.strip() for cell in text.split("|")[1:-1]] for text in done.stdout.splitlines() if text.startswith("| ")]
+    assert rows[0] == ["large cases, bytes of a run", "cases", "memcpys", "at least"]
+    assert rows[-1][0] == "lines cross"
+    assert sum(int(row[1]) for row in rows[1:]) == len(cases) > 20
+    assert {row[2] for row in rows[1:]} == {"1.50"}
 
 
 # -- the suite of the ASPEN paper, which needs no MPI
