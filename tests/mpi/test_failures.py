@@ -29,7 +29,7 @@ def long(*values: object) -> object:
         long("defects", 2, ""),
         long("defects", 4, "0,1,1,0"),
         *(("interrupts", 2, nodes) for nodes in ("", "0,1")),
-        long("interrupts", 3, "0,1,1"),
+        ("interrupts", 3, "0,1,1"),
         *(("guards", 3, nodes) for nodes in ("", "0,0,1")),
         long("guards", 2, "0,1"),
         *(("kept_arrays", 2, nodes) for nodes in ("", "0,1")),
