@@ -263,15 +263,23 @@ def interrupts_while_a_series_ends() -> None:
         with mock.patch.object(waiting, "FAILURE_SECONDS", 0.1), pytest.raises(psr.ArrayError, match="alpha"):
             another_factor(move, 5)
         with mock.patch.object(series.Settling, "_try_to_end", interrupted_advance):
-            other.works(1)
+            tested(other)
         WORLD.Barrier()
     else:
         time.sleep(0.4)
-        other.works(1)
+        tested(other)
         WORLD.Barrier()
     other.works(3)
     comm.Free()
     assert not groups._never_freed
+
+
+def tested(move: Moves) -> None:
+    """A use that is polled by the caller: between two polls the package holds no interrupts back."""
+    transfer = move.plan.start(move.source(0), move.b.empty(np.float64))
+    while not transfer.test():
+        time.sleep(0.001)
+    move.check(transfer.wait(), 0)
 
 
 def failing(wrong: Callable[[Moves, int], Any], one_way: bool = False, of: int = 0, call: int = 5) -> None:
