@@ -126,6 +126,8 @@ class Node:
         Whether any rank of the group has a ring.
     leaders : ndarray of int64
         For each rank of the group, the lowest rank of its node.
+    voters : sequence of int
+        The ranks among which votes go by messages: the lowest one of each ring, and those without.
     description : str
         The shared memory, or the reason why there is none.
     """
@@ -158,7 +160,9 @@ class Node:
             self.ring = Ring(memory, self.number[rank], self.size, AREA, SPINS if self.size <= len(cores) else 0)
             return True
 
-        self.anywhere = any(call_on_all(make_ring))
+        has_ring = call_on_all(make_ring)
+        self.anywhere = any(has_ring)
+        self.voters = sorted({int(self.leaders[k]) if has_ring[k] else k for k in range(len(machines))})
         self.whole = memory is not None and self.size == len(identities)
         self._watched = []
         for peer in node_ranks:

@@ -133,7 +133,7 @@ def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> 
 
 
 def predicted_seconds(
-    moved_bytes: int, between: tuple[int, int], links: Links | None, ranks: int, node_ranks: int
+    moved_bytes: int, between: tuple[int, int], links: Links | None, voters: int, node_ranks: int
 ) -> float:
     """Predict the seconds of a run: the vote, then the link and the memory at the same time.
 
@@ -142,7 +142,7 @@ def predicted_seconds(
     """
     link_seconds = 0.0
     if links is not None:
-        votes = work_of(ranks, radix_for(ranks, links.latency)).steps
+        votes = work_of(voters, radix_for(voters, links.latency)).steps
         link_seconds = (votes + between[1]) * links.latency + between[0] / links.rate
     turns = max(1.0, node_ranks / len(usable_cores()))
     return max(link_seconds, turns * moved_bytes / _copy_rate())

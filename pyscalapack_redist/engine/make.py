@@ -261,7 +261,7 @@ def largest(of_ranks: list[Any]) -> list[tuple[int, ...]]:
 
 def with_extents(plan: Plan, group: Group, extents: Sequence[tuple[int, ...]]) -> Plan:
     """A plan whose stages know the largest extents, and the ranks."""
-    with_vote = group.voting_ring is None and not plan.may_ask_dtypes and len(plan.stages) == 1
+    with_vote = len(group.voters) == group.size > 1 and not plan.may_ask_dtypes and len(plan.stages) == 1
 
     def known(stage: Stage, numbers: tuple[int, ...]) -> Stage:
         options = stage.options._replace(

@@ -100,6 +100,7 @@ class Team:
             node.whole = node.ring is not None and node.size == len(members)
             node.anywhere = len(set(places)) < len(places)
             node.leaders = np.array([places.index(place) for place in places], np.int64)
+            node.voters = sorted(set(node.leaders.tolist()))
             node._watched = [(f"rank {members[k]}", (members[k], "")) for k in here if k != number]
             node._names = [f"rank {members[k]}" for k in here]
             self.groups[rank] = object.__new__(ExploredGroup)

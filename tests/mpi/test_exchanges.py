@@ -44,6 +44,13 @@ def test_small_messages_travel_with_the_vote(
     check(ranks, "with_vote", radix, messages, nodes=nodes, links=links, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(4, "0,0,0,1"), (4, "0,1,0,1"), long(4, "0,1,2,3"), long(8, "0,0,1,1,2,0,2,2")]
+)
+def test_votes_of_several_nodes(ranks: int, nodes: str) -> None:
+    assert run(PROGRAM.with_name("votes.py"), ranks, 60, env={"PYSCALAPACK_REDIST_NODES": nodes}).stdout == "OK\n"
+
+
 @pytest.mark.parametrize(("ranks", "calls"), [(2, 3), long(2, 12), long(3, 12)])
 def test_chunks_in_the_cache_and_past_it(ranks: int, calls: int) -> None:
     check(ranks, "large_chunks", calls)
