@@ -247,11 +247,11 @@ def links(what: str) -> None:
             for way in ("send", "receive")
         ]
         busiest = WORLD.allreduce(max(away), MPI.MAX)
-        # The vote of four ranks, in one step, and the start of a message are twice the latency.
+        # The vote of two nodes, in one step, and the start of a message are twice the latency.
         assert np.isclose(before.predicted_seconds, 2 * 0.5 + 8 * busiest / 8000)
-        # Four elements, one for each rank, travel with the vote of one step: a block for each other rank.
+        # Four elements, one for each rank, travel in one step after the vote: a block for each other rank.
         few = psr.redistribute(*pair((4, 4), (1, 4), (4, 1)), exchange="bruck").report(np.float64)
-        assert np.isclose(few.predicted_seconds, 0.5 + 2 * 3 * (8 + HEADER) / 8000), few.predicted_seconds
+        assert np.isclose(few.predicted_seconds, 2 * 0.5 + 2 * 3 * (8 + HEADER) / 8000), few.predicted_seconds
     moves(plan)
     after = plan.report(np.float64)
     assert after.last_seconds is not None
