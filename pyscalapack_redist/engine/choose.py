@@ -14,6 +14,7 @@ from ..comm.log_steps import radix_for, work_of
 from ..comm.node import Node, last_cache, usable_cores
 from ..exchanges import Cutting, Exchange, ExchangeOptions, exchange_class
 from ..exchanges.collective import Bruck
+from ..exchanges.node_packed import NodePacked
 from ..exchanges.pipeline import Windowed
 from ..schedules.layout_orders import Load
 from .options import Options
@@ -76,7 +77,7 @@ def choose(
         else:
             exchange, why = "nonblocking", "nonblocking: without waiting for steps to end"
             why += f"; {node.description}" if node is not None else ""
-    elif exchange == "shared" and node is not None:
+    elif exchange in ("shared", "node-packed") and node is not None:
         why = f"as asked; {node.description}" + ("" if node.ring is not None else ", so by MPI")
     else:
         why = "as asked"
@@ -115,6 +116,16 @@ def log_steps_pay(options: ExchangeOptions, links: Links) -> str | None:
         return None
     most = options.extents.messages
     return f"bruck: starting {most} messages of a rank takes longer than sending their bytes through other ranks"
+
+
+def packing_pays(options: ExchangeOptions, node: Node) -> str | None:
+    """Return the reason for one message from node to node instead of one for each pair of ranks; None if that is not faster.
+
+    Equal on all ranks, as for `log_steps_pay`.
+    """
+    if not NodePacked.is_faster(options._replace(item=ELEMENT), node):
+        return None
+    return f"node-packed: {options.extents.away} messages of a rank to other nodes, which go together with those of its node"
 
 
 def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> tuple[str, str]:
