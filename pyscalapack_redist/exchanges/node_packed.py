@@ -20,7 +20,6 @@ from .._kernels.packing import DONE, PACKED
 from ..comm.node import AREA, Node
 from .exchange import Exchange, ExchangeOptions, Progress
 from .message import ByteMessage, Run
-from .pipeline import Windowed
 from .shared import Shared
 
 FEWEST = 8  # messages of a rank to other nodes from which on it is faster

@@ -466,17 +466,21 @@ def short_pieces(rank: Rank) -> dict[str, Any]:
     return plans
 
 
-def directions(rank: Rank) -> dict[str, Any]:
+def directions(rank: Rank, exchange: str = "auto") -> dict[str, Any]:
     """Plans with other layouts, among them such that some ranks have no part of one array."""
     last = str(rank.size - 1)
-    plans = {"rows to columns": plan_of(rank, "rows", "columns"), "columns to rows": plan_of(rank, "columns", "rows")}
-    plans["to the last"] = plan_of(rank, "rows", last)
-    plans["from the first"] = plan_of(rank, "0", "columns")
-    plans["first to last"] = plan_of(rank, "0", last)
+    ways = {"rows to columns": ("rows", "columns"), "columns to rows": ("columns", "rows")}
+    ways |= {"to the last": ("rows", last), "from the first": ("0", "columns"), "first to last": ("0", last)}
+    plans = {name: plan_of(rank, *way, exchange=exchange) for name, way in ways.items()}
     dtype = np.dtype(np.float64)
     return plans | {
         f"{name}+": plan.for_arrays(plan.desc_a, plan.desc_b, dtype) for name, plan in plans.items()
     }
+
+
+def packed_directions(rank: Rank) -> dict[str, Any]:
+    """The same, with what goes between nodes in one message."""
+    return directions(rank, "node-packed")
 
 
 DIRECTIONS = ("rows to columns", "columns to rows", "to the last", "from the first", "first to last")
@@ -633,6 +637,7 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("in flight", "two, apart, mixed", FLYING, usual(), {}),
     ("in flight, packed", "mixed, pairs", FLYING, PACKED, {}),
     ("many in flight", "two", Kind(DIRECTIONS[:3], (9, 12), ("start",)), directions, {}),
+    ("many in flight, packed", "mixed, pairs", Kind(DIRECTIONS, (4, 8), ("start",)), packed_directions, {}),
     ("many in flight", "three", Kind(DIRECTIONS[:2], (9, 11), ("start",)), directions, {}),
     ("more in flight than votes fit", "two", Kind(steps=(17, 20), ways=("start",)), usual(), {}),
     ("all in flight", "two", Kind(), usual(), {"scripts": STARTED, "bound": 1, **ALONE}),
