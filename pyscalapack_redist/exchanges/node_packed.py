@@ -156,7 +156,7 @@ class PackedRun(Progress):
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Pack, as soon as that may be."""
         assert isinstance(exchange, PackedMessages)
-        self._copies = exchange.copies
+        self._copies, self._requests = exchange.copies, []
         self._story = self._moves(exchange)
         next(self._story)
 

@@ -171,10 +171,19 @@ class RingAndMPI(Progress):
         super().__init__(exchange, run)
         self._traffic = exchange.traffic
         self._begun = begun  # the traffic in which a compiled call has packed already
-        self._between = None
+        self._between = self._by_mpi = None  # the second one also when it is complete
         if exchange.by_mpi:
             between = dataclasses.replace(run, other_order=lambda: cast(Shared, run.other_order()).between)
-            self._between = exchange.between.begin(between)
+            self._between = self._by_mpi = exchange.between.begin(between)
+
+    def renew(self) -> None:
+        """Prepare the next run, after the last is complete."""
+        super().renew()
+        self._between = self._by_mpi
+        if self._between is not None:
+            run, own = self._between.run, self.run
+            run.tag, run.origins, run.addresses, run.spent = own.tag, own.origins, own.addresses, own.spent
+            self._between.renew()
 
     def send_early(self) -> None:
         """Send the messages that need not wait for the vote."""
