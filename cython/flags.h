@@ -15,6 +15,12 @@ static inline void relax(void)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
+static inline void sleep_ns(int64_t duration)
+{
+    const struct timespec t = {duration / 1000000000, duration % 1000000000};
+    nanosleep(&t, NULL);
+}
+
 #endif
 }
 
@@ -31,6 +37,12 @@ static inline int64_t now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return 1000000000 * (int64_t)t.tv_sec + t.tv_nsec;
+}
+
+static inline void sleep_ns(int64_t duration)
+{
+    const struct timespec t = {duration / 1000000000, duration % 1000000000};
+    nanosleep(&t, NULL);
 }
 
 #endif

@@ -9,6 +9,7 @@ cdef extern from "flags.h":
     void fetch(const char *start, int64_t nbytes) noexcept nogil
     int64_t now() noexcept nogil
     int sched_yield() noexcept nogil
+    void sleep_ns(int64_t duration) noexcept nogil
 
 cdef enum:
     LINE = 8  # integers of a cache line
@@ -84,3 +85,4 @@ cdef class Ring:
 
 cdef Outcome outcome_of(const Tally *tally, bint wide)
 cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil
+cdef bint has_lingered(Ring ring, int64_t *idle, int64_t *since, int64_t *until) noexcept nogil

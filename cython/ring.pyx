@@ -1,8 +1,8 @@
 """Rings: votes and chunks of messages in the shared memory of a node.
 
 The memory holds, in this order and on separate cache lines: VOTES votes of each rank; for each ordered pair of ranks the
-sender's line and the receiver's line of their lane; for each rank an area for the chunks that it sends. Each line or area has
-one writer. A sender packs a chunk into a slot of its area and raises the counter `published` of the lane; the receiver unpacks
+sender's line and the receiver's line of their lane; VOTES replies of the first rank, where votes go on between nodes; for each
+rank an area for the chunks that it sends. Each line or area has one writer. A sender packs a chunk into a slot of its area and raises the counter `published` of the lane; the receiver unpacks
 the chunk and raises `consumed`. So the bytes stay in cache between the two, and main memory sees one read and one write of
 each. docs/protocol.md has the rules.
 """
@@ -24,7 +24,11 @@ cdef enum:
     VOTE = PAIR  # the number of a vote and its fields
     VOTES = 16  # vote lines of a rank: twice the most open votes
     OPEN = VOTES // 2
+    REPLY = 2 * PAIR  # the number of a vote, and the numbers that determine its outcome
     TIMEOUT_NS = 1_000_000  # how long a compiled loop waits before its caller checks the peers
+    DOZE_AFTER_NS = 100_000
+    DOZE_SHARE = 50  # a pause takes this part of the time waited
+    LONGEST_DOZE_NS = 1_000_000
 
 UNKNOWN = INT64_MIN
 
@@ -44,7 +48,7 @@ RULES = {
     "returns": EQUAL,  # what the user's call returns
     "notifies": LARGEST,  # 1 on a rank whose library is told that an array has been written
 }
-assert len(RULES) == FIELDS
+assert len(RULES) == FIELDS and 1 + 2 * FIELDS <= REPLY
 NAMES = tuple(RULES)
 PLACES = {name: k for k, name in enumerate(NAMES)}
 cdef bint _is_equal[FIELDS]
@@ -58,8 +62,8 @@ def bytes_needed(int64_t size, int64_t area):
 
 
 cdef int64_t _control(int64_t size) noexcept nogil:
-    """Bytes of votes and lanes, rounded up to a page: the offset of the areas."""
-    return (8 * (size * VOTES * VOTE + size * size * PAIR) + 4095) // 4096 * 4096
+    """Bytes of votes, lanes and replies, rounded up to a page: the offset of the areas."""
+    return (8 * (size * VOTES * VOTE + size * size * PAIR + VOTES * REPLY) + 4095) // 4096 * 4096
 
 
 cdef class SharedMemory:
@@ -340,3 +344,105 @@ cdef class RingVoting:
         if done:
             self.outcome = outcome_of(&self._tally, self._vote.wide)
         return done
+
+
+cdef class NodeVotes:
+    """A vote in the ring of a node where votes go on between nodes: its first rank collects those of the node, and replies.
+
+    All fields are posted, whether the vote is wide or not. A rank posts a vote only when it has at most OPEN open, so all
+    have read a reply before its line is used again.
+
+    Parameters
+    ----------
+    ring : Ring
+    vote : Vote
+    """
+
+    cdef Ring _ring
+    cdef Vote _vote
+    cdef Tally _tally
+    cdef int64_t _cursor, _number, _since
+
+    def __init__(self, Ring ring, Vote vote):
+        self._ring, self._vote = ring, vote
+
+    def post(self):
+        """Post the vote; True when it is posted. Votes cast before it must be posted."""
+        if not self._number and self._ring.post(self._vote.values, FIELDS):
+            self._number = self._ring.posted
+        return self._number > 0
+
+    def collect(self, int64_t[::1] numbers, bint block=False):
+        """On the first rank: write the maxima of the node, as `Vote.numbers` does; True when all its ranks have voted.
+
+        Votes cast before it must be counted. With `block`, wait for a while.
+        """
+        cdef int64_t k, idle = 0, until = 0
+        if not self._has_turn():
+            return False
+        with nogil:
+            while not self._ring.count(&self._cursor, &self._tally, FIELDS):
+                if not block or has_lingered(self._ring, &idle, &self._since, &until):
+                    break
+        if self._number > self._ring.counted:
+            return False
+        for k in range(FIELDS):
+            numbers[k] = self._tally.largest[k]
+            numbers[FIELDS + k] = UNKNOWN if self._tally.smallest[k] == INT64_MAX else -self._tally.smallest[k]
+        return True
+
+    def reply(self, const int64_t[::1] numbers):
+        """On the first rank: write the maxima of all nodes for the other ranks of this one."""
+        cdef int64_t k
+        cdef int64_t *line = self._line()
+        for k in range(2 * FIELDS):
+            line[1 + k] = numbers[k]
+        put(line, self._number)
+
+    def receive(self, int64_t[::1] numbers, bint block=False):
+        """On the other ranks: read the maxima of all nodes; True when they are there. `block` as for `collect`."""
+        cdef int64_t k, idle = 0, until = 0
+        cdef int64_t *line
+        cdef bint is_there = False
+        if not self._has_turn():
+            return False
+        line = self._line()
+        with nogil:
+            while True:
+                is_there = peek(line) == self._number
+                if is_there or not block or has_lingered(self._ring, &idle, &self._since, &until):
+                    break
+        if is_there:
+            for k in range(2 * FIELDS):
+                numbers[k] = line[1 + k]
+            self._ring.counted += 1
+        return is_there
+
+    cdef bint _has_turn(self):
+        return self.post() and self._number == self._ring.counted + 1
+
+    cdef int64_t *_line(self) noexcept nogil:
+        cdef int64_t size = self._ring.size
+        return self._ring._lanes + size * size * PAIR + self._number % VOTES * REPLY
+
+
+cdef bint has_lingered(Ring ring, int64_t *idle, int64_t *since, int64_t *until) noexcept nogil:
+    """Wait a little for what comes from another node; True when the ring's timeout has passed. All counters start at zero.
+
+    Where ranks outnumber cores pauses grow with the time since the first one, as those of `comm.progress.Doze`.
+    """
+    cdef int64_t moment
+    if ring.timeout_ns == 0:
+        return True
+    idle[0] += 1
+    if idle[0] % (ring.spins + 1):
+        relax()
+        return False
+    moment = now()
+    since[0] = since[0] or moment
+    until[0] = until[0] or moment + ring.timeout_ns
+    if ring.spins or moment - since[0] < DOZE_AFTER_NS:
+        sched_yield()
+    else:
+        sleep_ns(min((moment - since[0]) // DOZE_SHARE, LONGEST_DOZE_NS))
+    return moment > until[0]

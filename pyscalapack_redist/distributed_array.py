@@ -546,8 +546,9 @@ def redistribute(
         have conditions; "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
     exchange : str, default "auto"
         How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
-        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of
-        each rank), or "alltoallv" and "alltoallw", which leave the order to MPI.
+        "node-packed" (the same, but in one message from node to node for up to 64 KiB a rank), "nonblocking", "windowed",
+        "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of each rank), or "alltoallv"
+        and "alltoallw", which leave the order to MPI.
     buffers : {"packed", "datatypes"}, default "packed"
         What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
         datatypes, with no staging memory of ours (all exchanges but alltoallv).

@@ -642,7 +642,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
     *plans : Redistribution
         Made by `redistribute` on one communicator, without `via`. Their own schedule, exchange, buffers and memory limit do
         not matter here. A plan may be given more than once.
-    exchange : {"auto", "shared", "nonblocking"}
+    exchange : {"auto", "shared", "node-packed", "nonblocking"}
         How the bytes move: through memory shared by the ranks of a node, and by MPI between nodes; or all by MPI.
     memory_limit : int or str
         Most bytes of extra memory per rank, for all plans together; "64MiB" is understood.

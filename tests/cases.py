@@ -211,7 +211,7 @@ def _ways() -> Iterator[Way]:
 WAYS = list(_ways())
 BATCH_WAYS: list[Way] = [
     {"exchange": exchange, **limit}
-    for exchange in ("auto", "shared", "nonblocking")
+    for exchange in ("auto", "shared", "node-packed", "nonblocking")
     for limit in ({}, {"memory_limit": 5000})
 ]
 

@@ -31,6 +31,7 @@ from .progress import wait_until
 from .series import Series, Settling
 from .vote import (
     MPIVoting,
+    NodeVoting,
     Outcome,
     RingVoting,
     Statement,
@@ -359,19 +360,32 @@ class Group:
 
     @property
     def radix(self) -> int:
-        """The radix of votes by messages."""
+        """The radix of exchanges of all ranks in few steps."""
         return 2 if self.links is None else radix_for(self.size, self.links.latency)
 
+    @property
+    def voters(self) -> Sequence[int]:
+        """The ranks among which votes go by messages: all, or one for those that share memory."""
+        return range(self.size) if self.node is None else self.node.voters
+
     def start_voting(self, vote: Vote, rows: Rows | None = None) -> Voting:
-        """Cast a vote by itself, in the ring or by messages; these reuse the requests of a counted vote."""
-        ring = self.voting_ring
+        """Cast a vote by itself, in the ring, by messages, or both; messages reuse the requests of a counted vote."""
+        node, ring, free = self.node, self.voting_ring, self._free_steps
         if ring is not None:
             return RingVoting(ring, vote)
-        radix, free = self.radix, self._free_steps
-        while free and free[-1].radix != radix:  # made before the links were measured
-            free.pop().free()
-        steps = free.pop() if free else MPIVoting.steps(self.channel, radix, self._notices - 1)
+        steps = self._take_steps() if self.rank in self.voters else None
+        if node is not None and node.ring is not None:
+            return NodeVoting(vote, node.ring, steps, free.append)
+        assert steps is not None
         return MPIVoting(vote, steps, free.append, rows)
+
+    def _take_steps(self) -> LogSteps:
+        """Take the steps of a counted vote, or make new ones."""
+        voters, free = self.voters, self._free_steps
+        radix = 2 if self.links is None else radix_for(len(voters), self.links.latency)
+        while free and (free[-1].radix != radix or len(free[-1].members) != len(voters)):  # made before the node was known
+            free.pop().free()
+        return free.pop() if free else MPIVoting.steps(self.channel, voters, radix, self._notices - 1)
 
     def cast_vote(self, vote: Vote, rows: Rows | None = None) -> Voting:
         """Cast a vote. All ranks cast votes in the same order; they are posted and counted in that order.
@@ -381,7 +395,7 @@ class Group:
         vote : Vote
             This rank's vote.
         rows : Rows, optional
-            Blocks to send with a vote by messages, as for `LogSteps.start`.
+            Blocks to send with a vote by messages of all ranks, as for `LogSteps.start`.
         """
         with self.lock:
             voting = self.start_voting(vote, rows)

@@ -79,7 +79,7 @@ class LogSteps:
     Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997). With radix 2 a rank
     sends log2 P messages and P log2(P) / 2 blocks; with radix P it sends each block directly, in P - 1 messages.
 
-    A rank without blocks forwards those of others. All ranks start an exchange.
+    A rank without blocks forwards those of others. All ranks, or all members, start an exchange.
 
     Parameters
     ----------
@@ -94,6 +94,8 @@ class LogSteps:
     tag : int, optional
         A tag for persistent requests, which `free` ends. All objects with this tag run one after another, in the same order
         on all ranks.
+    members : sequence of int, optional
+        The ranks that take part, where these are not all; then there are no blocks.
 
     Attributes
     ----------
@@ -102,14 +104,21 @@ class LogSteps:
     """
 
     def __init__(
-        self, channel: Channel, radix: int, numbers: int, longest: int = LONGEST, tag: int | None = None
+        self,
+        channel: Channel,
+        radix: int,
+        numbers: int,
+        longest: int = LONGEST,
+        tag: int | None = None,
+        members: Sequence[int] | None = None,
     ) -> None:
+        self.members = members = range(channel.size) if members is None else members
         self.radix = radix
         self._channel, self._fixed = channel, tag is not None
         self._head = 8 * (numbers + 1)  # bytes of the header: the bytes of a block, 0 for none, and the numbers
         self._steps = [
-            [_Message(channel, distance, blocks, self._head, longest, tag) for distance, blocks in step]
-            for step in steps_of(channel.size, radix)
+            [_Message(channel, members, distance, blocks, self._head, longest, tag) for distance, blocks in step]
+            for step in steps_of(len(members), radix)
         ]
         self._messages = [message for step in self._steps for message in step]
         self._step = self._missing = self._unsent = self._tag = 0
@@ -209,10 +218,18 @@ class _Message:
     """A message sent in a step, and the one received from the same distance: their blocks and buffers."""
 
     def __init__(
-        self, channel: Channel, distance: int, blocks: NDArray[np.intp], head: int, longest: int, tag: int | None
+        self,
+        channel: Channel,
+        members: Sequence[int],
+        distance: int,
+        blocks: NDArray[np.intp],
+        head: int,
+        longest: int,
+        tag: int | None,
     ) -> None:
         self.distance, self.blocks, self.number = distance, blocks, len(blocks)
-        self.target, self.source = (channel.rank + distance) % channel.size, (channel.rank - distance) % channel.size
+        own, size = members.index(channel.rank), len(members)
+        self.target, self.source = members[(own + distance) % size], members[(own - distance) % size]
         self._channel, self._tag, self._head = channel, tag, head
         self.incoming = np.empty(head + longest, np.uint8)
         self.incoming_head = self.incoming[:head].view(np.int64)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels import packing
+from .._kernels.packing import Packing
 from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
 from .guard import Guard
@@ -22,6 +24,7 @@ from .guard import Guard
 CORES = Path("/sys/devices/system/cpu")
 LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
 AREA = 2 * 2**20  # bytes of a rank's slots in the ring
+PACKED_AREA = 64 * 2**10  # bytes in which a rank packs what goes to other nodes
 VARIABLE = "PYSCALAPACK_REDIST_NODES"
 SPINS = 2000  # polls before a wait yields its core, if each rank has a core of its own
 SHARED_FOLDER = "/dev/shm"  # of POSIX shared memory
@@ -94,13 +97,50 @@ class Identity(NamedTuple):
     cores: frozenset[int]
 
 
+class Places(NamedTuple):
+    """The ranks of a group node by node; the place of a rank is its index in this order.
+
+    Attributes
+    ----------
+    ranks : ndarray of int64
+        The ranks, by place.
+    of : ndarray of int64
+        The place of each rank.
+    firsts : ndarray of int64
+        The first place of each node, and at last the number of all ranks.
+    sizes : tuple of int
+        Ranks of each node.
+    """
+
+    ranks: NDArray[np.int64]
+    of: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def by(cls, leaders: NDArray[np.int64]) -> Places:
+        """Number ranks by their nodes, whose lowest ranks these are."""
+        ranks = np.argsort(leaders, kind="stable")
+        counts = np.unique(leaders, return_counts=True)[1]
+        return cls(ranks, np.argsort(ranks), np.concatenate([[0], np.cumsum(counts)]), tuple(counts.tolist()))
+
+    def node_of(self, place: int) -> int:
+        """The number of a place's node."""
+        return int(np.searchsorted(self.firsts, place, "right")) - 1
+
+    def carrier(self, node: int, other: int) -> int:
+        """The rank of a node that exchanges messages with another node for all of them, the last of them for the next node."""
+        distance = (other - node - 1) % len(self.sizes)
+        return int(self.ranks[self.firsts[node + 1] - 1 - distance % self.sizes[node]])
+
+
 class Node:
     """The ranks of this node and their shared memory. The constructor is collective over the group.
 
     Parameters
     ----------
     rank : int
-        This rank in the group.
+        This rank in the group, also an attribute.
     call_on_all : callable
         Calls a function, and returns the list of its results on all ranks; an error on one is raised on all. Collective
         over the group.
@@ -126,6 +166,12 @@ class Node:
         Whether any rank of the group has a ring.
     leaders : ndarray of int64
         For each rank of the group, the lowest rank of its node.
+    voters : sequence of int
+        The ranks among which votes go by messages: the lowest one of each ring, and those without.
+    places : Places
+        The ranks by node.
+    packing : Packing or None
+        Memory for what goes between nodes, if a node has several ranks and all such nodes share memory.
     description : str
         The shared memory, or the reason why there is none.
     """
@@ -148,6 +194,7 @@ class Node:
         self.number = {peer: k for k, peer in enumerate(node_ranks)}
         self.size = len(node_ranks)
         self.leaders = np.array([machines.index(machine) for machine in machines], np.int64)
+        self.rank, self.places = rank, Places.by(self.leaders)
         memory, self.description = self._share_memory(node_ranks, len(identities) == 1, rank, call_on_all)
 
         def make_ring() -> bool:
@@ -158,7 +205,14 @@ class Node:
             self.ring = Ring(memory, self.number[rank], self.size, AREA, SPINS if self.size <= len(cores) else 0)
             return True
 
-        self.anywhere = any(call_on_all(make_ring))
+        has_ring = call_on_all(make_ring)
+        self.anywhere = any(has_ring)
+        self.voters = sorted({int(self.leaders[k]) if has_ring[k] else k for k in range(len(machines))})
+        self.packing: Packing | None = None
+        if self.anywhere and 1 < len(self.voters) == len(self.places.sizes):
+            start, nbytes = bytes_needed(self.size, AREA), self._packing_bytes()
+            packed = np.zeros(nbytes, np.uint8) if memory is None else memoryview(memory)[start : start + nbytes]
+            self.packing = self.make_packing(packed, PACKED_AREA)
         self.whole = memory is not None and self.size == len(identities)
         self._watched = []
         for peer in node_ranks:
@@ -172,6 +226,16 @@ class Node:
                 self._watched.append((names[peer], process))
         self._names = [names[peer] for peer in node_ranks]
 
+    def _packing_bytes(self) -> int:
+        """Bytes for what goes between nodes."""
+        sizes = self.places.sizes
+        return packing.bytes_needed(self.size, len(sizes), sum(sizes), PACKED_AREA) if len(sizes) > 1 else 0
+
+    def make_packing(self, memory: Any, area: int) -> Packing:
+        """Make this rank's view of memory for what goes between nodes."""
+        own = self.places.node_of(int(self.places.of[self.rank]))
+        return Packing(memory, self.ring, self.number[self.rank], self.size, own, self.places.firsts, area)
+
     def _share_memory(
         self, node_ranks: list[int], alone: bool, rank: int, call_on_all: Callable[[Callable[[], Any]], list[Any]]
     ) -> tuple[SharedMemory | None, str]:
@@ -179,7 +243,7 @@ class Node:
 
         Collective over the group.
         """
-        size, reasons = bytes_needed(len(node_ranks), AREA) + len(node_ranks) + MARK, []
+        size, reasons = bytes_needed(len(node_ranks), AREA) + self._packing_bytes() + len(node_ranks) + MARK, []
         shared: SharedMemory | None = None
         description = "one rank, which copies" if alone else "no other rank on this node"
         for make_file, name in ((_memory_file, "memfd"), (_shm_file, "/dev/shm")):

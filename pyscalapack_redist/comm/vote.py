@@ -1,7 +1,7 @@
 """Votes: records of named fields, each with a rule (`_kernels.ring.RULES`), that a group counts before data move.
 
-Ranks of one node count them in shared memory (`_kernels.ring.RingVoting`), others by MPI messages (`log_steps`). A verdict
-names the ranks that disagree.
+Ranks of one node count them in shared memory (`_kernels.ring.RingVoting`), others by MPI messages (`log_steps`), for which one
+rank of each node is enough. A verdict names the ranks that disagree.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._kernels.ring import RULES, Outcome, RingVoting, Vote
+from .._kernels.ring import RULES, NodeVotes, Outcome, Ring, RingVoting, Vote
 from .channel import Channel
 from .guard import Guard
 from .log_steps import LogSteps, Rows
 
 __all__ = [
     "MPIVoting",
+    "NodeVoting",
     "Outcome",
     "RingVoting",
     "Statement",
@@ -93,9 +94,9 @@ class MPIVoting:
         steps.start(rows)
 
     @staticmethod
-    def steps(channel: Channel, radix: int, tag: int) -> LogSteps:
-        """Make the steps for votes, one after another."""
-        return LogSteps(channel, radix, 2 * len(RULES), tag=tag)
+    def steps(channel: Channel, voters: Sequence[int], radix: int, tag: int) -> LogSteps:
+        """Make the steps for votes, one after another, among these ranks."""
+        return LogSteps(channel, radix, 2 * len(RULES), tag=tag, members=voters)
 
     def post(self) -> bool:
         """True: the constructor posts the vote."""
@@ -109,7 +110,57 @@ class MPIVoting:
         return self.outcome is not None
 
 
-Voting = RingVoting | MPIVoting
+class NodeVoting:
+    """The count of votes in three steps: within the node, between the first ranks of all nodes, and back within the node.
+
+    Within the node they go through its ring, and between nodes by messages.
+
+    Parameters
+    ----------
+    vote : Vote
+        This rank's vote.
+    ring : Ring
+        The ring of its node.
+    steps, done
+        As for `MPIVoting`, on the first rank of the node; None for the steps on others.
+    """
+
+    def __init__(self, vote: Vote, ring: Ring, steps: LogSteps | None, done: Callable[[LogSteps], None]) -> None:
+        self.outcome: Outcome | None = None
+        self.number = 0
+        self.vote = vote
+        self._votes, self._steps, self._done = NodeVotes(ring, vote), steps, done
+        self._is_between = False  # whether the votes of the node are on their way to the others
+        self._numbers = np.empty(2 * len(RULES), np.int64)
+
+    def post(self) -> bool:
+        """Post the vote; True when it is posted. Votes cast before it must be posted."""
+        return self._votes.post()
+
+    def test(self, block: bool = False) -> bool:
+        """Make progress; True when all ranks have voted. With `block`, wait for a while for ranks of the node."""
+        if self.outcome is None and self._is_counted(block):
+            self.outcome = Outcome.of(self.vote, self._numbers)
+        return self.outcome is not None
+
+    def _is_counted(self, block: bool) -> bool:
+        steps, numbers = self._steps, self._numbers
+        if steps is None:
+            return self._votes.receive(numbers, block)
+        if not self._is_between:
+            if not self._votes.collect(steps.largest, block):
+                return False
+            self._is_between = True
+            steps.start()
+        if not steps.advance():
+            return False
+        numbers[:] = steps.largest
+        self._votes.reply(numbers)
+        self._done(steps)
+        return True
+
+
+Voting = RingVoting | MPIVoting | NodeVoting
 
 
 def is_good(outcome: Outcome) -> bool:

@@ -26,7 +26,7 @@ from .operation import op_layout
 from .options import Options, checked_memory
 from .plan import Plan
 
-EXCHANGES = ("auto", "shared", "nonblocking")
+EXCHANGES = ("auto", "shared", "node-packed", "nonblocking")
 
 
 def agreed_batch(plans: Sequence[Any], exchange: str, memory_limit: int | str, held: hold_interrupts) -> Plan:

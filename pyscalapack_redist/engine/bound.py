@@ -93,10 +93,11 @@ class StageExchanges(NamedTuple):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether a run may keep its memory for the next use. The ring's fast path is compiled instead."""
+        """Whether a run may keep its memory for the next use. Where a ring holds all ranks, a fast path is compiled."""
         if len(self.exchanges) > 1 or not self.item_bytes or self.private_bytes > LARGEST_KEPT:
             return False
-        return not isinstance(self.exchanges[0], Shared)
+        exchange = self.exchanges[0]
+        return not isinstance(exchange, Shared) or (exchange.node is not None and not exchange.node.whole)
 
 
 class ExchangeCache:

@@ -14,6 +14,7 @@ from ..comm.log_steps import radix_for, work_of
 from ..comm.node import Node, last_cache, usable_cores
 from ..exchanges import Cutting, Exchange, ExchangeOptions, exchange_class
 from ..exchanges.collective import Bruck
+from ..exchanges.node_packed import NodePacked
 from ..exchanges.pipeline import Windowed
 from ..schedules.layout_orders import Load
 from .options import Options
@@ -76,7 +77,7 @@ def choose(
         else:
             exchange, why = "nonblocking", "nonblocking: without waiting for steps to end"
             why += f"; {node.description}" if node is not None else ""
-    elif exchange == "shared" and node is not None:
+    elif exchange in ("shared", "node-packed") and node is not None:
         why = f"as asked; {node.description}" + ("" if node.ring is not None else ", so by MPI")
     else:
         why = "as asked"
@@ -117,6 +118,16 @@ def log_steps_pay(options: ExchangeOptions, links: Links) -> str | None:
     return f"bruck: starting {most} messages of a rank takes longer than sending their bytes through other ranks"
 
 
+def packing_pays(options: ExchangeOptions, node: Node) -> str | None:
+    """Return the reason for one message from node to node instead of one for each pair of ranks; None if that is not faster.
+
+    Equal on all ranks, as for `log_steps_pay`.
+    """
+    if not NodePacked.is_faster(options._replace(item=ELEMENT), node):
+        return None
+    return f"node-packed: {options.extents.away} messages of a rank to other nodes, which go together with those of its node"
+
+
 def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> tuple[str, str]:
     """Choose a one-port order; return it and the reason. A process has up to `all_at_once` messages in flight in any order."""
     if links is None:
@@ -133,7 +144,7 @@ def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> 
 
 
 def predicted_seconds(
-    moved_bytes: int, between: tuple[int, int], links: Links | None, ranks: int, node_ranks: int
+    moved_bytes: int, between: tuple[int, int], links: Links | None, voters: int, node_ranks: int
 ) -> float:
     """Predict the seconds of a run: the vote, then the link and the memory at the same time.
 
@@ -142,7 +153,7 @@ def predicted_seconds(
     """
     link_seconds = 0.0
     if links is not None:
-        votes = work_of(ranks, radix_for(ranks, links.latency)).steps
+        votes = work_of(voters, radix_for(voters, links.latency)).steps
         link_seconds = (votes + between[1]) * links.latency + between[0] / links.rate
     turns = max(1.0, node_ranks / len(usable_cores()))
     return max(link_seconds, turns * moved_bytes / _copy_rate())

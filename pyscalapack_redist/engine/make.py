@@ -24,16 +24,18 @@ from ..comm.group import Group, first_known
 from ..comm.groups import group_of
 from ..comm.guard import Guard
 from ..comm.links import Links
+from ..comm.node import Node
 from ..comm.progress import hold_interrupts
 from ..comm.vote import Outcome
-from ..exchanges import Extents
+from ..exchanges import Exchange, Extents
 from ..exchanges.collective import Bruck
+from ..exchanges.node_packed import NodePacked
 from ..exchanges.pipeline import Windowed
 from ..exchanges.shared import Shared
 from ..layout.tiles import Layout
 from ..schedules.layout_orders import Load, is_by_formula, load_between
 from .build import build, search
-from .choose import Choice, choose, log_steps_pay
+from .choose import Choice, choose, log_steps_pay, packing_pays
 from .operation import op_layout
 from .options import Options
 from .plan import Plan
@@ -216,7 +218,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Plan:
     plan = with_extents(plan, group, agreed.result)
     asked = spec.options
     if asked.exchange == asked.schedule == "auto" and asked.agree == "always":
-        plan = _in_log_steps(plan, group.links)
+        plan = _with_fewer_messages(plan, group.links, node)
     if plan.stages[0].exchange.collective:
         group.make_collectives()
     moments.append(time.perf_counter())
@@ -237,15 +239,14 @@ def first_known_of_each(replies: list[tuple[Any, ...]]) -> list[Any]:
     return [first_known(list(values)) for values in zip(*replies, strict=True)]
 
 
-def _in_log_steps(plan: Plan, links: Links | None) -> Plan:
-    """Let messages that "auto" sends in a window travel in log2 P steps where that is faster."""
+def _with_fewer_messages(plan: Plan, links: Links | None, node: Node) -> Plan:
+    """Let messages that "auto" sends in a window travel in log2 P steps, or with those of the node, where that is faster."""
     stage = plan.stages[0]
-    if links is None or plan.may_ask_dtypes or stage.exchange is not Windowed or stage.options.buffers != "packed":
+    if links is None or plan.may_ask_dtypes or len(plan.stages) > 1 or stage.options.buffers != "packed":
         return plan
-    if len(plan.stages) > 1:
-        return plan
-    reason = log_steps_pay(stage.options, links)
-    return plan if reason is None else replace(plan, stages=(stage.with_options(stage.options, Bruck),), reason=reason)
+    exchange: type[Exchange] = Bruck if stage.exchange is Windowed else NodePacked
+    reason = log_steps_pay(stage.options, links) if exchange is Bruck else packing_pays(stage.options, node)
+    return plan if reason is None else replace(plan, stages=(stage.with_options(stage.options, exchange),), reason=reason)
 
 
 def extents_of(plan: Plan) -> list[tuple[int, ...]]:
@@ -261,7 +262,7 @@ def largest(of_ranks: list[Any]) -> list[tuple[int, ...]]:
 
 def with_extents(plan: Plan, group: Group, extents: Sequence[tuple[int, ...]]) -> Plan:
     """A plan whose stages know the largest extents, and the ranks."""
-    with_vote = group.voting_ring is None and not plan.may_ask_dtypes and len(plan.stages) == 1
+    with_vote = len(group.voters) == group.size > 1 and not plan.may_ask_dtypes and len(plan.stages) == 1
 
     def known(stage: Stage, numbers: tuple[int, ...]) -> Stage:
         options = stage.options._replace(

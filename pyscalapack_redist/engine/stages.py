@@ -198,6 +198,7 @@ class Stage:
             elements=sum(extents.elements for extents in by_move),
             unbalanced=1,
             between=sum(extents.between for extents in by_move),
+            away=max(extents.away for extents in by_move),
         )
 
     def make_exchange(

@@ -6,6 +6,7 @@ from ..errors import ScheduleError, unknown
 from .collective import Alltoallv, Alltoallw, Bruck, Ready
 from .exchange import Cutting, Exchange, ExchangeOptions, Extents, Progress
 from .message import BUFFERS, Boxes, ByteMessage, Form, Message, Run
+from .node_packed import NodePacked
 from .pipeline import Nonblocking, SendReceive, Synchronized, Windowed
 from .shared import Shared
 
@@ -28,7 +29,9 @@ __all__ = [
 
 EXCHANGES: dict[str, type[Exchange]] = {
     exchange.name: exchange
-    for exchange in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Bruck, Alltoallv, Alltoallw, Shared)
+    for exchange in (
+        *(Synchronized, Nonblocking, Ready, SendReceive, Windowed, Bruck, Alltoallv, Alltoallw, Shared, NodePacked),
+    )
 }
 
 
@@ -65,9 +68,9 @@ def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str
     if exchange == "auto":
         return
     chosen = exchange_class(exchange)
-    if buffers not in chosen.supported_buffers and chosen is Shared:
+    if buffers not in chosen.supported_buffers and issubclass(chosen, Shared):
         raise ScheduleError(
-            f"exchange = 'shared' moves bytes without MPI, so buffers = {buffers!r} is not possible: use buffers='packed'"
+            f"exchange = {exchange!r} moves bytes without MPI, so buffers = {buffers!r} is not possible: use buffers='packed'"
         )
     if buffers not in chosen.supported_buffers:
         raise ScheduleError(

@@ -117,6 +117,8 @@ class Extents(NamedTuple):
         1 if the numbers of messages to send and to receive differ.
     between : int
         Elements out of a node or into it, whichever are more: this rank's times the ranks of the node.
+    away : int
+        The number of messages to other nodes or from them, whichever is larger.
     """
 
     messages: int = 0
@@ -124,6 +126,7 @@ class Extents(NamedTuple):
     partial: int = 0
     unbalanced: int = 0
     between: int = 0
+    away: int = 0
 
     @classmethod
     def of(cls, sends: Sequence[Message], receives: Sequence[Message], node: Node | None) -> Extents:
@@ -134,13 +137,18 @@ class Extents(NamedTuple):
             elements=max((message.size for message in messages), default=0),
             partial=any(message.size != message.box.size for message in messages),
             unbalanced=len(sends) != len(receives),
-            between=0 if node is None else node.size * max(_elements_between(sends, node), _elements_between(receives, node)),
+            between=0 if node is None else node.size * max(sum(_between(side, node).values()) for side in (sends, receives)),
+            away=0 if node is None else max(len(_between(side, node)) for side in (sends, receives)),
         )
 
 
-def _elements_between(messages: Sequence[Message], node: Node) -> int:
-    """Elements of messages to or from other nodes."""
-    return sum(message.size for message in messages if message.peer not in node.number)
+def _between(messages: Sequence[Message], node: Node) -> dict[int, int]:
+    """Elements of messages to or from other nodes, by peer."""
+    elements: dict[int, int] = {}
+    for message in messages:
+        if message.peer not in node.number:
+            elements[message.peer] = elements.get(message.peer, 0) + message.size
+    return elements
 
 
 M = TypeVar("M", Message, ByteMessage)

@@ -58,7 +58,7 @@ class Shared(Exchange):
         self._least = _least(self._on_node[0])
 
     @functools.cached_property
-    def between(self) -> Windowed:
+    def between(self) -> Exchange:
         """The exchange of messages by MPI."""
         sends, receives = self._between_nodes
         copies = Bundle([], "") if self.ring is not None else self.copies
@@ -74,15 +74,16 @@ class Shared(Exchange):
     @property
     def staging_bytes(self) -> int:
         """Bytes of staging buffers of one run, shared and private."""
+        between = self.between.staging_bytes if self.by_mpi else 0
         if self.ring is None or not self._on_node[0]:
-            return self.private_bytes
+            return between
         nbytes = sum(bundle.size for _, bundle in self._on_node[0])
-        return self.private_bytes + max(self._least, min(self._limit, self.ring.area, nbytes))
+        return between + max(self._least, min(self._limit, self.ring.area, nbytes))
 
     @property
     def private_bytes(self) -> int:
         """Bytes of staging buffers that are private to a run."""
-        return self.between.staging_bytes if self.by_mpi else 0
+        return self.between.private_bytes if self.by_mpi else 0
 
     @functools.cached_property
     def traffic(self) -> Traffic | None:
@@ -170,10 +171,19 @@ class RingAndMPI(Progress):
         super().__init__(exchange, run)
         self._traffic = exchange.traffic
         self._begun = begun  # the traffic in which a compiled call has packed already
-        self._between = None
+        self._between = self._by_mpi = None  # the second one also when it is complete
         if exchange.by_mpi:
             between = dataclasses.replace(run, other_order=lambda: cast(Shared, run.other_order()).between)
-            self._between = exchange.between.begin(between)
+            self._between = self._by_mpi = exchange.between.begin(between)
+
+    def renew(self) -> None:
+        """Prepare the next run, after the last is complete."""
+        super().renew()
+        self._between = self._by_mpi
+        if self._between is not None:
+            run, own = self._between.run, self.run
+            run.tag, run.origins, run.addresses, run.spent = own.tag, own.origins, own.addresses, own.spent
+            self._between.renew()
 
     def send_early(self) -> None:
         """Send the messages that need not wait for the vote."""

@@ -215,7 +215,7 @@ def _fill_on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], item
         moved = sum(m.size * items[move.pair] for move in stage.moves for side in move.messages for m in side)
         if group is not None:
             node_ranks = group.node.size if group.node is not None else 1
-            seconds.append(predicted_seconds(moved, exchange.between_nodes, group.links, group.size, node_ranks))
+            seconds.append(predicted_seconds(moved, exchange.between_nodes, group.links, len(group.voters), node_ranks))
     return replace(
         report,
         steps=_sum(keys),

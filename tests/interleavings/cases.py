@@ -21,8 +21,15 @@ from .explore import Case
 from .ranks import FAULTS, MOVING, EngineWorld, Rank, Setting, Use
 from .world import EAGER, QUIET, Choices
 
-# Nodes of the ranks: all on one, each on its own, and two of three on one; and how cases there are called.
-PLACES = {"two": (0, 0), "three": (0, 0, 0), "apart": (0, 1), "three apart": (0, 1, 2), "mixed": (0, 0, 1)}
+# Nodes of the ranks: all on one, each on its own, two of three on one, and two by two; and how cases there are called.
+PLACES = {
+    "two": (0, 0),
+    "three": (0, 0, 0),
+    "apart": (0, 1),
+    "three apart": (0, 1, 2),
+    "mixed": (0, 0, 1),
+    "pairs": (0, 1, 1, 0),
+}
 
 
 class Step(NamedTuple):
@@ -459,32 +466,41 @@ def short_pieces(rank: Rank) -> dict[str, Any]:
     return plans
 
 
-def directions(rank: Rank) -> dict[str, Any]:
+def directions(rank: Rank, exchange: str = "auto") -> dict[str, Any]:
     """Plans with other layouts, among them such that some ranks have no part of one array."""
     last = str(rank.size - 1)
-    plans = {"rows to columns": plan_of(rank, "rows", "columns"), "columns to rows": plan_of(rank, "columns", "rows")}
-    plans["to the last"] = plan_of(rank, "rows", last)
-    plans["from the first"] = plan_of(rank, "0", "columns")
-    plans["first to last"] = plan_of(rank, "0", last)
+    ways = {"rows to columns": ("rows", "columns"), "columns to rows": ("columns", "rows")}
+    ways |= {"to the last": ("rows", last), "from the first": ("0", "columns"), "first to last": ("0", last)}
+    plans = {name: plan_of(rank, *way, exchange=exchange) for name, way in ways.items()}
     dtype = np.dtype(np.float64)
     return plans | {
         f"{name}+": plan.for_arrays(plan.desc_a, plan.desc_b, dtype) for name, plan in plans.items()
     }
 
 
+def packed_directions(rank: Rank) -> dict[str, Any]:
+    """The same, with what goes between nodes in one message."""
+    return directions(rank, "node-packed")
+
+
 DIRECTIONS = ("rows to columns", "columns to rows", "to the last", "from the first", "first to last")
 
 
-def stages(rank: Rank) -> dict[str, Any]:
+def stages(rank: Rank, exchange: str = "auto") -> dict[str, Any]:
     """Plans of several stages, and of several pairs of arrays."""
     last = str(rank.size - 1)
-    plan, other = plan_of(rank, "rows", "columns"), plan_of(rank, "0", last)
+    plan, other = plan_of(rank, "rows", "columns", exchange=exchange), plan_of(rank, "0", last, exchange=exchange)
     return {
         "plan": plan,
-        "via": plan_of(rank, "rows", "columns", via=[rank.layout(last)]),
-        "far": plan_of(rank, "0", last, via=[rank.layout("rows"), rank.layout("columns")]),
-        "batch": batch(plan, other, plan),
+        "via": plan_of(rank, "rows", "columns", exchange=exchange, via=[rank.layout(last)]),
+        "far": plan_of(rank, "0", last, exchange=exchange, via=[rank.layout("rows"), rank.layout("columns")]),
+        "batch": batch(plan, other, plan, exchange=exchange),
     }
+
+
+def packed_stages(rank: Rank) -> dict[str, Any]:
+    """The same, with what goes between nodes in one message."""
+    return stages(rank, "node-packed")
 
 
 STAGES = ("via", "batch", "plan", "far")
@@ -589,6 +605,7 @@ GROUPED = Kind(OVERLAPPING, (2, 5), STORM, FAULTS)
 OTHER = Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True)
 AGREED = Kind(ways=(*STORM, "agree"))
 VOTE = usual(exchange="bruck")
+PACKED = usual(exchange="node-packed")
 BOUND: dict[str, Any] = {"program": once_agreed, "checks": bound_by_the_first, "report_after": 0.05}
 MANY, MANY_BAD = Kind(steps=(5, 9), ways=STORM), Kind(steps=(4, 9), ways=STORM, faults=FAULTS)
 MANY_CALLS = Kind(steps=(6, 12), faults=FAULTS)
@@ -612,17 +629,24 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("calls with the vote", "apart, three apart", Kind(), VOTE, {}),
     ("calls after the vote", "three apart", Kind(), usual(exchange="bruck", memory_limit=400), {}),
     ("calls step by step", "apart", Kind(), usual(exchange="synchronized"), {}),
+    ("calls, two by two", "pairs", Kind(), usual(), {}),
+    ("calls, packed", "mixed, pairs", Kind(), PACKED, {}),
     ("all calls", "two", Kind(), usual(), {"scripts": TURNED, "bound": 2, **ALONE}),
     ("all calls", "apart", Kind(), usual(), {"scripts": TURNED[:1], "bound": 1, "delays": (1, QUIET)}),
     # Several in flight.
     ("in flight", "two, apart, mixed", FLYING, usual(), {}),
+    ("in flight, packed", "mixed, pairs", FLYING, PACKED, {}),
     ("many in flight", "two", Kind(DIRECTIONS[:3], (9, 12), ("start",)), directions, {}),
+    ("many in flight, packed", "mixed, pairs", Kind(DIRECTIONS, (4, 8), ("start",)), packed_directions, {}),
     ("many in flight", "three", Kind(DIRECTIONS[:2], (9, 11), ("start",)), directions, {}),
     ("more in flight than votes fit", "two", Kind(steps=(17, 20), ways=("start",)), usual(), {}),
     ("all in flight", "two", Kind(), usual(), {"scripts": STARTED, "bound": 1, **ALONE}),
     # What is wrong on one rank.
     ("errors", "two, three, apart, mixed", BAD, usual(), {}),
     ("errors with the vote", "apart, three apart", BAD, VOTE, {}),
+    ("errors, two by two", "pairs", BAD, usual(), {}),
+    ("errors, packed", "mixed, pairs", BAD, PACKED, {}),
+    ("errors in stages, packed", "mixed, pairs", STAGED, packed_stages, {}),
     ("errors in stages", "two, apart, mixed", STAGED, stages, {}),
     ("errors in overlapping groups", "three, three apart", GROUPED, overlapping, {"last": OVERLAPPING}),
     ("all errors", "two", Kind(), usual(), {"scripts": REFUSED, "bound": 2, **ALONE}),
@@ -632,6 +656,7 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("errors while elements move in calls", "apart", TURNS, usual(exchange="sendrecv"), ABORTED),
     ("errors while elements move with the vote", "three apart", LATER, VOTE, ABORTED),
     ("errors while elements move in short pieces", "three apart", LATER, short_pieces, ABORTED),
+    ("errors while elements move, packed", "mixed, pairs", LATER, PACKED, ABORTED),
     # agreement in the first call alone.
     ("agreed once", "two, three, apart, three apart, mixed", MANY_BAD, bound_plan, BOUND),
     ("agreed once, calls", "apart, three apart, mixed", MANY_CALLS, bound_plan, BOUND),
@@ -675,9 +700,12 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ),
     ("freed in flight", "three, three apart", Kind(), usual(), IN_FLIGHT),
     ("freed in flight with the vote", "three apart", Kind(), VOTE, IN_FLIGHT),
+    ("freed, packed", "mixed, pairs", BAD, PACKED, FREED),
+    ("freed in flight, packed", "mixed, pairs", Kind(), PACKED, IN_FLIGHT),
     ("freed in flight in short pieces", "three apart", Kind(), short_pieces, IN_FLIGHT),
     ("a rank ends", "two, three, mixed", ENDS, usual(), ENDING),
     ("a rank ends with the vote", "mixed", ENDS, VOTE, ENDING),
+    ("a rank ends, packed", "mixed", ENDS, PACKED, ENDING),
     ("connection ends", "three, three apart", BAD, usual(), {**FREED, **JOBS}),
     ("connection ends, late", "mixed", FINE, usual(), {**FREED, **JOBS, "late": [2], "places": (0, 1, 1)}),
     ("connection ends with a death", "mixed", FINE, usual(), {**DEATH, **JOBS, "victims": [0], "places": (0, 1, 1)}),
@@ -688,12 +716,16 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("interrupts of calls", "two", Kind(), usual(exchange="windowed", memory_limit=64), {"interrupts": 2}),
     ("interrupts in short pieces", "three apart", BAD, short_pieces, {"interrupts": 2}),
     ("interrupts with the vote", "three apart", BAD, VOTE, {"interrupts": 2}),
+    ("interrupts, packed", "mixed, pairs", BAD, PACKED, {"interrupts": 2}),
+    ("interrupts of agreements", "pairs", AGREED, usual(), {"interrupts": 2}),
     ("interrupts in stages", "two", STAGED, stages, {"interrupts": 2}),
     ("interrupts of agreements", "two, apart", AGREED, usual(), {"interrupts": 2}),
     # Ranks that are late, or do something else than the others.
     ("late", "two", FINE, usual(), {"late": [1]}),
     ("late", "mixed", FINE, usual(), {"late": [0]}),
-    ("something else", "two, apart, mixed", OTHER, usual(), {}),
+    ("late, packed", "pairs", FINE, PACKED, {"late": [1]}),
+    ("something else", "two, apart, mixed, pairs", OTHER, usual(), {}),
+    ("something else, packed", "pairs", OTHER, PACKED, {}),
     ("something else with the vote", "three apart", OTHER, VOTE, {}),
     # Layouts of which several ranks have an element, and of which ranks have several arrays or none.
     ("copies", "two, mixed", COPIED, copying, {}),
@@ -705,6 +737,7 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     # Deaths.
     ("death", "two, three", BAD, usual(), DEATH),
     ("death", "mixed", FINE, usual(), {**DEATH, "victims": [0, 1], "expected_to_wait": [2]}),
+    ("death, packed", "mixed", FINE, PACKED, {**DEATH, "victims": [0, 1], "expected_to_wait": [2]}),
     ("death in stages", "three", STAGED, stages, DEATH),
     ("death with copies", "three", COPIED, copying, DEATH),
     ("death with tiles", "three", TILED, tiling, DEATH),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from one_rank import OneRank
 
 from pyscalapack_redist import Descriptor, ProcessGrid, Tiles, distributed_array, redistribution
+from pyscalapack_redist._kernels import packing
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import agreement, groups, progress, series, waiting
@@ -24,7 +25,7 @@ from pyscalapack_redist.comm import guard as guards
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.log_steps import Rows
-from pyscalapack_redist.comm.node import Node
+from pyscalapack_redist.comm.node import Node, Places
 from pyscalapack_redist.comm.series import Series, Settling
 from pyscalapack_redist.comm.vote import Vote, Voting
 from pyscalapack_redist.engine import batch, bounds, make
@@ -38,6 +39,7 @@ from . import world as worlds
 from .world import Choices, Enumerated, World
 
 AREA = 128  # bytes of a rank's area in a ring: messages go in several chunks
+PACKED_AREA = 1024  # of those in which ranks pack what goes to other nodes
 SHIFT = 100.0  # between the elements of one use and those of the next
 UNTOUCHED = -1.0
 TICK = 0.01  # seconds that a turn of a rank takes
@@ -85,6 +87,7 @@ class Team:
         self.groups: dict[int, ExploredGroup] = {}
         self.nodes: dict[int, Node] = {}
         memory: dict[int, bytearray] = {}
+        packed: dict[int, bytearray] = {}
         for number, rank in enumerate(members):
             here = [k for k, place in enumerate(places) if place == places[number]]
             node = self.nodes[rank] = object.__new__(Node)
@@ -100,6 +103,14 @@ class Team:
             node.whole = node.ring is not None and node.size == len(members)
             node.anywhere = len(set(places)) < len(places)
             node.leaders = np.array([places.index(place) for place in places], np.int64)
+            node.voters = sorted(set(node.leaders.tolist()))
+            node.rank, node.places, node.packing = number, Places.by(node.leaders), None
+            if node.anywhere and not node.whole:
+                counts = node.size, len(node.voters), len(members)
+                if places[number] not in packed:
+                    packed[places[number]] = buffer = bytearray(packing.bytes_needed(*counts, PACKED_AREA))
+                    self.controls.append(memoryview(buffer)[: packing.control_bytes(*counts)])
+                node.packing = node.make_packing(packed[places[number]], PACKED_AREA)
             node._watched = [(f"rank {members[k]}", (members[k], "")) for k in here if k != number]
             node._names = [f"rank {members[k]}" for k in here]
             self.groups[rank] = object.__new__(ExploredGroup)
@@ -117,6 +128,8 @@ class Team:
             channel = world.channel(rank).split(self.context, self.members)
             Group.__init__(group, channel, self.members)
             group.node = self.nodes[rank]
+            if group.node.packing is not None:
+                group.node.packing.runs = 0
             group.comm, group.resources, group.attachments, group._freed = Private(channel), {}, {}, False  # type: ignore[assignment]
             group._waiting._timeout = world.report_after
             group.watch = world.watches[rank]

@@ -44,6 +44,26 @@ def test_small_messages_travel_with_the_vote(
     check(ranks, "with_vote", radix, messages, nodes=nodes, links=links, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "nodes"), [(4, "0,0,0,1"), (4, "0,1,0,1"), long(4, "0,1,2,3"), long(8, "0,0,1,1,2,0,2,2")]
+)
+def test_votes_of_several_nodes(ranks: int, nodes: str) -> None:
+    assert run(PROGRAM.with_name("votes.py"), ranks, 60, env={"PYSCALAPACK_REDIST_NODES": nodes}).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most"), [("0,0,1,1", 1), ("0,0,0,1", 1), ("0,1,0,2", 2), long("0,1,2,2,2,1,0,2", 2), long("0,1,2,3,4,5,6,6", 6)]
+)
+def test_one_message_from_node_to_node(nodes: str, most: int) -> None:
+    check(len(nodes.split(",")), "packed", most, nodes=nodes)
+
+
+@pytest.mark.long
+def test_auto_packs_many_small_messages(tmp_path: Path) -> None:
+    links = {"latency": 1e-5, "rate": 1e9}
+    check(8, "chosen_if_faster", nodes="0,0,0,0,1,1,1,1", links=links, folder=tmp_path)
+
+
 @pytest.mark.parametrize(("ranks", "calls"), [(2, 3), long(2, 12), long(3, 12)])
 def test_chunks_in_the_cache_and_past_it(ranks: int, calls: int) -> None:
     check(ranks, "large_chunks", calls)

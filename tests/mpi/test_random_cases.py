@@ -73,6 +73,21 @@ def test_cases_between_nodes(nodes: str, cases: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("nodes", "cases"),
+    [
+        ("0,0,1,1", 60),
+        ("0,1,1,1", 60),
+        pytest.param("0,1,0,2,1,1", 250, marks=long),
+        pytest.param("0,1,2,0,1,2,0,1", 250, marks=long),
+        pytest.param("0,0,1", 250, marks=long),
+    ],
+)
+def test_one_message_from_node_to_node(nodes: str, cases: int) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes}
+    assert drawn(len(nodes.split(",")), cases, "exchange", "node-packed", env=env)["exchange node-packed"]
+
+
+@pytest.mark.parametrize(
     ("nodes", "cases", "nbytes"),
     [("0,1", 40, 40), pytest.param("0,1,2,3", 150, 100, marks=long), pytest.param("0,0,1,2,2", 150, 24, marks=long)],
 )

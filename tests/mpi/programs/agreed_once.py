@@ -364,7 +364,7 @@ def arguments() -> None:
     if SIZE > 1:
         with pytest.raises(psr.CollectiveError, match="agree='first'"):
             psr.redistribute(a, b, agree="first" if RANK else "always")
-    for exchange in ("shared", "nonblocking", "windowed", "sendrecv", "synchronized"):
+    for exchange in ("shared", "node-packed", "nonblocking", "windowed", "sendrecv", "synchronized"):
         Moves(exchange=exchange).works(MOST)
     Moves(memory_limit=300).works()  # too little for messages to go at once: each call votes
     Moves(via="dimensions").works()

@@ -57,7 +57,8 @@ def random_case(rng: np.random.Generator) -> None:
     op, uplo = drawn("NNNTCR"), drawn([None, None, None, "U", "L"])
     dtype: Any = drawn([np.float64, np.float32, np.complex128, np.int8, "V24"])
     order_a, order_b = drawn("FC"), drawn("FC")
-    ways = [("auto", "auto"), ("optimal", "auto"), *(("auto", name) for name in ("windowed", "alltoallv", "bruck"))]
+    exchanges = ("auto", "windowed", "alltoallv", "bruck", "node-packed")
+    ways = [("optimal", "auto"), *(("auto", name) for name in exchanges)]
     schedule, exchange = drawn(ways)
     layouts = [random_layout(rng, size, SIZE) for size in (shape, shape[::-1] if op in "TC" else shape)]
     a, b = (descriptor(layout, WORLD) for layout in layouts)

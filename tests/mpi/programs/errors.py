@@ -197,6 +197,7 @@ def arrays() -> None:
         {"exchange": "nonblocking"},
         {"buffers": "datatypes"},
         {"exchange": "bruck"},
+        {"exchange": "node-packed"},
         {"via": "dimensions"},
     ):
         other = psr.redistribute(A, B, **options)

@@ -5,6 +5,7 @@ Arguments: the name of a function below, and its own.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
@@ -28,6 +29,7 @@ from pyscalapack_redist.comm.log_steps import LogSteps, Rows, work_of
 from pyscalapack_redist.comm.progress import wait_until
 from pyscalapack_redist.engine.choose import SHORTEST_PIECE
 from pyscalapack_redist.exchanges import message as datatypes
+from pyscalapack_redist.exchanges import node_packed
 from pyscalapack_redist.exchanges.message import memory_at
 from pyscalapack_redist.exchanges.pipeline import FEW, HEADER
 
@@ -133,6 +135,67 @@ def with_vote(radix: int, messages: int) -> None:
     for k, transfer in reversed(list(enumerate(both))):
         assert np.array_equal(transfer.wait(), local(b, 10 + k))
     moves(psr.redistribute(*pair((800, 900), (2, 3), (3, 2)), exchange="bruck"))
+
+
+def packed(most: int) -> None:
+    """One message from node to node, and at most so many from a rank, for all that goes; as before where that is too much."""
+    plan = psr.redistribute(*pair((60, 40), (2, 3), (3, 2)), exchange="node-packed")
+    group = plan.plan.group
+    assert group is not None
+    assert group.node is not None
+    assert "node-packed" in str(plan.report()), plan.report()
+    node_of, sent = group.node.leaders.tolist(), list[tuple[int, int]]()
+    channel: Any = group.channel
+
+    def counted(send: Any, buffer: Any, peer: int, tag: int) -> Any:
+        sent.append((node_of[RANK], node_of[peer]))
+        return send(buffer, peer, tag)
+
+    for name in ("send", "send_synchronously"):
+        setattr(channel, name, functools.partial(counted, getattr(channel, name)))
+    a, b = plan.desc_a, plan.desc_b
+
+    def local(desc: psr.Descriptor, k: int) -> np.ndarray:
+        return desc.from_function(lambda i, j: k + value(i, j))
+
+    out, nodes = b.empty(np.float64), sorted(set(node_of))
+    once = Counter(itertools.permutations(nodes, 2))
+    for k in range(5):
+        order = "C" if k == 3 and RANK == 1 else "F"  # in another order than by the others
+        assert plan(np.array(local(a, k), order=order), out) is out
+        assert np.array_equal(out, local(b, k)), k
+        assert len(sent) <= most, (k, sent)
+        assert sum(map(Counter, WORLD.allgather(sent)), Counter()) == once, k
+        sent.clear()
+    for _ in range(2):
+        before, wrong = out.copy(), RANK == 1
+        with pytest.raises(psr.ArrayError if wrong else psr.CollectiveError, match="float32" if wrong else "rank 1"):
+            plan(local(a, 7), out.astype(np.float32) if wrong else out)
+        assert np.array_equal(out, before)
+        plan(local(a, 8), out)
+        assert np.array_equal(out, local(b, 8))
+    several = [plan.start(local(a, k)) for k in (10, 11, 12)]
+    for k, transfer in reversed(list(enumerate(several))):
+        assert np.array_equal(transfer.wait(), local(b, 10 + k))
+    sent.clear()
+    moves(psr.redistribute(*pair((800, 900), (2, 3), (3, 2)), exchange="node-packed"))
+    assert len(sent) > most, "too much to be packed, and goes from rank to rank"
+    moves(psr.redistribute(*pair((60, 40), (2, 3), (3, 2)), exchange="node-packed", memory_limit=1000))
+    once_agreed = psr.redistribute(a, b, exchange="node-packed", agree="first")
+    for k in range(40):
+        assert np.array_equal(once_agreed(local(a, k)), local(b, k)), k
+
+
+def chosen_if_faster() -> None:
+    """By auto where a rank has many small messages to other nodes, of which two nodes of four ranks have few."""
+    moves(plan := psr.redistribute(*pair((66, 66), (2, 2), (3, 3))))
+    assert plan.report().exchange == "shared"
+    node_packed.FEWEST = 4
+    for shape, exchange in (((64, 64), "node-packed"), ((16, 16), "node-packed"), ((4000, 40), "shared"), ((0, 5), "shared")):
+        plan = psr.redistribute(*pair(shape, (2, 2), (3, 3)))
+        assert plan.report().exchange == exchange, (shape, plan.report())
+        moves(plan)
+        assert psr.redistribute(*pair(shape, (2, 2), (3, 3)), agree="first").report().exchange == "shared"
 
 
 # -- messages and pieces
@@ -247,11 +310,11 @@ def links(what: str) -> None:
             for way in ("send", "receive")
         ]
         busiest = WORLD.allreduce(max(away), MPI.MAX)
-        # The vote of four ranks, in one step, and the start of a message are twice the latency.
+        # The vote of two nodes, in one step, and the start of a message are twice the latency.
         assert np.isclose(before.predicted_seconds, 2 * 0.5 + 8 * busiest / 8000)
-        # Four elements, one for each rank, travel with the vote of one step: a block for each other rank.
+        # Four elements, one for each rank, travel in one step after the vote: a block for each other rank.
         few = psr.redistribute(*pair((4, 4), (1, 4), (4, 1)), exchange="bruck").report(np.float64)
-        assert np.isclose(few.predicted_seconds, 0.5 + 2 * 3 * (8 + HEADER) / 8000), few.predicted_seconds
+        assert np.isclose(few.predicted_seconds, 2 * 0.5 + 2 * 3 * (8 + HEADER) / 8000), few.predicted_seconds
     moves(plan)
     after = plan.report(np.float64)
     assert after.last_seconds is not None

@@ -297,6 +297,8 @@ def main() -> None:
     elif kind == "pieces":
         force_pieces(*map(int, numbers))
         ways = [way for way in WAYS if way.get("exchange", "windowed") in ("windowed", "shared")]
+    elif kind == "exchange":
+        ways, batch_ways = ([way for way in each if way.get("exchange") == sys.argv[4]] for each in (WAYS, BATCH_WAYS))
     where, found = places(), Counter[str]()
     for k in range(cases):
         for attempt in range(ATTEMPTS):

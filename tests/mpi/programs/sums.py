@@ -28,6 +28,7 @@ WAYS: list[dict[str, Any]] = [
     {"schedule": "stepwise"},
     {"schedule": "natural", "exchange": "nonblocking"},
     *({"exchange": name} for name in ("shared", "windowed", "synchronized", "ready", "sendrecv", "bruck", "alltoallv")),
+    {"exchange": "node-packed"},
     {"agree": "first"},
 ]
 GRID = psr.ProcessGrid((SIZE,), WORLD)
