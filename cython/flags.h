@@ -15,12 +15,6 @@ static inline void relax(void)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
-static inline void sleep_ns(int64_t duration)
-{
-    const struct timespec t = {duration / 1000000000, duration % 1000000000};
-    nanosleep(&t, NULL);
-}
-
 #endif
 }
 
