@@ -118,7 +118,7 @@ class Extents(NamedTuple):
     between : int
         Elements out of a node or into it, whichever are more: this rank's times the ranks of the node.
     away : int
-        The number of messages to other nodes or from them, whichever is larger.
+        The number of ranks on other nodes to which messages go, or from which they come, whichever is larger.
     """
 
     messages: int = 0
@@ -137,18 +137,19 @@ class Extents(NamedTuple):
             elements=max((message.size for message in messages), default=0),
             partial=any(message.size != message.box.size for message in messages),
             unbalanced=len(sends) != len(receives),
-            between=0 if node is None else node.size * max(sum(_between(side, node).values()) for side in (sends, receives)),
-            away=0 if node is None else max(len(_between(side, node)) for side in (sends, receives)),
+            between=0 if node is None else node.size * max(_elements_between(sends, node), _elements_between(receives, node)),
+            away=0 if node is None else max(_peers_between(sends, node), _peers_between(receives, node)),
         )
 
 
-def _between(messages: Sequence[Message], node: Node) -> dict[int, int]:
-    """Elements of messages to or from other nodes, by peer."""
-    elements: dict[int, int] = {}
-    for message in messages:
-        if message.peer not in node.number:
-            elements[message.peer] = elements.get(message.peer, 0) + message.size
-    return elements
+def _elements_between(messages: Sequence[Message], node: Node) -> int:
+    """Elements of messages to or from other nodes."""
+    return sum(message.size for message in messages if message.peer not in node.number)
+
+
+def _peers_between(messages: Sequence[Message], node: Node) -> int:
+    """The number of ranks on other nodes to which messages go, or from which they come."""
+    return len({message.peer for message in messages if message.peer not in node.number})
 
 
 M = TypeVar("M", Message, ByteMessage)
