@@ -212,7 +212,7 @@ class Transfer(Generic[Result]):
             terms.note_start(self.is_agreed)
         if self.series is None:
             voting = group.cast_vote(self._make_vote(), None if self.error else rows)
-            if self.error is None and lent is not None:
+            if self.error is None and lent is not None and not self._guesses_dtypes:
                 lent.send_early()
             yield from self._voted(voting)
         elif self.error is not None:
@@ -355,6 +355,11 @@ class Transfer(Generic[Result]):
         lent = self.lent
         return None if lent is None or not operands.item_bytes else lent.progress.pack_for_vote()
 
+    @property
+    def _guesses_dtypes(self) -> bool:
+        """Whether this rank takes some arrays, of which it has nothing, for such as they were: the vote may say otherwise."""
+        return self.plan.may_ask_dtypes and None in self._operands.dtypes
+
     def _take_memory(self, dtypes: Dtypes, item_bytes: int) -> None:
         """Take staging memory and arrays in between, unless the order of elements is unknown."""
         plan, operands, bound = self.plan, self._operands, self.bound
@@ -470,14 +475,16 @@ class Transfer(Generic[Result]):
 
     def _learn_dtypes(self, dtypes: Dtypes, item_bytes: int) -> None:
         """Take the memory for these dtypes, unless it has been taken for them before the vote."""
-        if self.lent is not None and dtypes != self._all_arrays.dtypes and self.plan.layouts_between:
-            # Those of an earlier use. This rank has only arrays in between, so it has sent nothing.
-            self._group.staging.put_back(self.lent.staging)
-            self.lent = None
+        if self.lent is not None and dtypes != self._all_arrays.dtypes:  # which it has guessed
+            self._drop(self.lent)
         if self.lent is None:
             self._take_memory(dtypes, item_bytes)
-        elif dtypes != self._all_arrays.dtypes:
-            self._all_arrays = allocate(self.plan, self._operands, dtypes)
+
+    def _drop(self, lent: Lent) -> None:
+        """Put back memory for elements of another size, which are cut otherwise. So far it has sent nothing."""
+        assert not lent.progress.withdraw()
+        self._group.staging.put_back(lent.staging)
+        self.lent = None
 
     def _agreed_exchanges(self, outcome: Outcome) -> StageExchanges:
         """Return the exchanges for what all ranks have voted for."""
@@ -491,6 +498,8 @@ class Transfer(Generic[Result]):
         if self.plan.may_ask_dtypes and (outcome.pending or "dtype" in outcome.disputed):
             bound.remember_dtypes(self._all_arrays.dtypes, int(outcome.order))
         stages = self._agreed_exchanges(outcome)
+        if self.lent is not None and self.lent.stages.item_bytes != stages.item_bytes:  # of a rank without arrays
+            self._drop(self.lent)
         lent = self.lent or self._lend(stages)
         if lent.stages is not stages:
             lent.stages, lent.is_kept = stages, False

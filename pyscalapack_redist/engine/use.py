@@ -82,7 +82,7 @@ def call_again(bounds: Bounds, bound: Bound, a: Any, out: Any) -> Any:
     start, (targets, origins), voting, rows = time.perf_counter(), match, None, None
     ticket, bound.idle = group.coming_ticket, None
     lent.renew(origins, ticket + DATA if series is None else None, None)
-    if series is None:
+    if series is None and bound.operands.item_bytes:  # a rank that knows no size has no blocks, and sends on those of others
         rows = lent.progress.pack_for_vote()
     with hold_interrupts() as held:
         try:

@@ -51,6 +51,13 @@ def test_votes_of_several_nodes(ranks: int, nodes: str) -> None:
     assert run(PROGRAM.with_name("votes.py"), ranks, 60, env={"PYSCALAPACK_REDIST_NODES": nodes}).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("nodes", ["", "0,0,1,1", "0,1,2,3"])
+def test_dtypes_that_a_rank_does_not_know(nodes: str) -> None:
+    exchanges = "auto,windowed,node-packed,shared,nonblocking,alltoallv", "auto,nonblocking,shared,node-packed"
+    done = run(PROGRAM.with_name("unknown_dtypes.py"), 4, *exchanges, env={"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {})
+    assert done.stdout == "OK\n"
+
+
 @pytest.mark.parametrize(
     ("nodes", "most"), [("0,0,1,1", 1), ("0,0,0,1", 1), ("0,1,0,2", 2), long("0,1,2,2,2,1,0,2", 2), long("0,1,2,3,4,5,6,6", 6)]
 )
