@@ -23,7 +23,6 @@ from .message import ByteMessage, Run
 from .shared import Shared
 
 FEWEST = 8  # messages of a rank to other nodes from which on it is faster
-FASTER_UP_TO = 32 * 1024  # bytes of a rank for other nodes, in the mean of the busiest node
 
 
 class NodePacked(Shared):
@@ -60,11 +59,7 @@ class NodePacked(Shared):
         """Whether it is faster than a message for each pair of ranks. Equal on all ranks."""
         sizes, extents = node.places.sizes, options.extents
         carried = math.ceil((len(sizes) - 1) / min(sizes))  # messages that a rank sends for its node
-        return (
-            cls.fits(options, node)
-            and extents.away >= max(FEWEST, 4 * carried)
-            and extents.between * options.item <= FASTER_UP_TO * min(sizes)
-        )
+        return cls.fits(options, node) and extents.away >= max(FEWEST, 4 * carried)
 
     @functools.cached_property
     def between(self) -> Exchange:

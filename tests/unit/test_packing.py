@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyscalapack_redist._kernels.packing import DONE, PACKED, Packing, bytes_needed
 from pyscalapack_redist.comm.node import PACKED_AREA, Node, Places
 from pyscalapack_redist.exchanges import ExchangeOptions, Extents
-from pyscalapack_redist.exchanges.node_packed import FASTER_UP_TO, FEWEST, NodePacked
+from pyscalapack_redist.exchanges.node_packed import FEWEST, NodePacked
 
 AREA = 512
 
@@ -120,8 +120,8 @@ def test_what_fits_and_what_is_faster() -> None:
     assert not fits(options(1, PACKED_AREA + 1), node_of(uneven)), "a node of one rank gets all"
     assert not fits(options(1, 0), node_of(several))
     assert not fits(options(1, 100), node_of(several, packs=False))
-    assert pays(options(12, 4 * FASTER_UP_TO), node_of(several))
-    assert not pays(options(12, 4 * FASTER_UP_TO + 1), node_of(several))
+    assert pays(options(12, 4 * PACKED_AREA), node_of(several))
+    assert not pays(options(12, 4 * PACKED_AREA + 1), node_of(several))
     assert pays(options(FEWEST, 1000), node_of(several))
     assert not pays(options(FEWEST - 1, 1000), node_of(several))
     pairs = [k // 2 for k in range(16)]  # a rank carries four messages
