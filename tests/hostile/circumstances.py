@@ -153,6 +153,7 @@ THRESHOLDS: dict[str, Any] = {
     "exchanges.exchange.MOST_TRIALS": 1,
     "exchanges.exchange.STREAM_FROM": 0.0,
     "exchanges.message.LARGEST_COUNT": 3,
+    "exchanges.node_packed.FEWEST": 1,
     "exchanges.pipeline.SMALL": 0,
     "exchanges.shared.INTERLEAVED_FROM": 1,
     "exchanges.shared.SHORTEST": 1,
@@ -210,7 +211,8 @@ NO_THRESHOLDS: dict[str, tuple[str, ...]] = {
         "linalg.product_grids.HALF_BLOCKS", "linalg.random_vectors.VECTORS", "linalg.rates.TIMES",
     ),
     "sizes of formats, or of what does not hang on an array": (
-        "comm.free_memory.UNLIMITED", "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.series.HEADER",
+        "comm.free_memory.UNLIMITED", "comm.log_steps.LONGEST", "comm.node.AREA", "comm.node.MARK", "comm.node.PACKED_AREA",
+        "comm.series.HEADER",
         "comm.vote.MOST_CHARACTERS",
         "engine.choose.COPIED", "engine.choose.ELEMENT", "files.checkpoint.MOST_BITS", "files.containers.FORMAT",
         "files.contents.LONGEST", "files.hdf5_storage.GROWTH", "files.hdf5_storage.USER_BLOCK", "files.safetensors.LONGEST",
