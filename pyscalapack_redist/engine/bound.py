@@ -249,9 +249,11 @@ class Bound:
         self.vote: Vote | None = None
         self.expected: Outcome | None = None
 
-    def expects(self, outcome: Outcome | None) -> bool:
-        """Whether a vote has the outcome of the last one."""
-        return self.expected is not None and outcome is not None and outcome.is_same(self.expected)
+    def expects(self, outcome: Outcome | None, lent: Lent) -> bool:
+        """Whether a vote has the outcome of the last use, and the memory is of that too: another use may have ended since."""
+        if self.expected is None or outcome is None or not lent.is_again or lent.stages is not self.latest:
+            return False
+        return outcome.is_same(self.expected)
 
     def take_back(self, lent: Lent, staging: Staging) -> None:
         """Keep memory for the next use, or return it: nothing reads or writes it any more."""

@@ -232,7 +232,7 @@ class Transfer(Generic[Result]):
         if self._spent is not None:
             self._spent["agreed"] = time.perf_counter() - self._started
         lent = self.lent
-        if lent is None or bound is None or not lent.is_again or not bound.expects(outcome):
+        if lent is None or bound is None or not bound.expects(outcome, lent):
             if not self._is_good(outcome):
                 yield from self._refused(group.start_refusal(*self._reported(self._make_statements)))
                 return

@@ -91,7 +91,7 @@ def call_again(bounds: Bounds, bound: Bound, a: Any, out: Any) -> Any:
                 group.take_ticket()
                 voting = group.start_voting(bound.vote, rows)
             lent.send_early()
-            if voting is None or (_is_soon(voting.test) and bound.expects(voting.outcome)):
+            if voting is None or (_is_soon(voting.test) and bound.expects(voting.outcome, lent)):
                 voting = None
                 lent.start()
                 if _is_soon(lent.advance) and (series is None or series.culprit is None):
