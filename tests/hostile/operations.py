@@ -560,6 +560,13 @@ def assigned(key: Any, value: Any) -> Operation:
     return Operation(lambda s: (operator.setitem(s.a, key, value), s.a)[1], oracle, words="-", writes="a")
 
 
+def every_other_row(vector: Any) -> Any:
+    """A mask in the layout of a vector, of whatever dtype."""
+    mask = np.zeros_like(vector, dtype=bool)
+    mask[::2] = True
+    return mask
+
+
 def assigned_where(a: Any, mask: Any) -> Any:
     a[mask] = 7
     return a
@@ -826,11 +833,11 @@ OPERATIONS |= {
     "DistributedArray.max where": gathering(lambda a, b: a.max(axis=-1, where=b, initial=0), "array mask"),
     "DistributedArray.__getitem__ a mask": gathering(lambda a, b: a[b].sum(), "array mask", exact=False),
     "DistributedArray.__getitem__ a mask, its size": gathering(lambda a, b: len(a[b]), "array mask"),
-    "DistributedArray.__getitem__ a mask of rows": gathering(lambda a, b: a[abs(b) > 1], "square vector"),
+    "DistributedArray.__getitem__ a mask of rows": gathering(lambda a, b: a[every_other_row(b)], "square vector"),
     "DistributedArray.__getitem__ a mask of rows by NumPy": gathering(lambda a: a[np.arange(len(a)) % 3 > 0], "matrix"),
     "DistributedArray.__setitem__ a mask of rows": Operation(
-        lambda s: assigned_where(s.a, abs(s.b) > 1),
-        lambda a, b: assigned_where(a.copy(), abs(b) > 1),
+        lambda s: assigned_where(s.a, every_other_row(s.b)),
+        lambda a, b: assigned_where(a.copy(), every_other_row(b)),
         "square vector",
         writes="a",
         is_one_call=False,
