@@ -4,9 +4,8 @@
 
 Three things take turns between barriers. `memcpy`: each rank copies as many bytes as its local A has. `unwaited`: each rank
 packs all that it sends, chunk by chunk into memory of its own, unpacks as many chunks from there as it receives, and copies
-the rest, so it waits for nobody. `call`: the plan. What a call takes beyond `unwaited` is the price of waiting for other ranks;
-what `unwaited` takes beyond `memcpy` is that of the layouts. Shown are the least and the median over rounds of the time
-between barriers.
+the rest, so it waits for nobody. `call`: the plan, which waits, but packs and unpacks messages together that share columns.
+Shown are the least and the median over rounds of the time between barriers.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -124,17 +125,22 @@ def with_vote(radix: int, messages: int) -> None:
         assert plan(np.array(local(a, k), order=order), out) is out
         assert np.array_equal(out, local(b, k)), k
         assert sent[0] == 0, (k, sent)  # all goes in the messages of the vote, which are persistent requests
-    for _ in range(2):
-        before, wrong = out.copy(), RANK == 1
-        with pytest.raises(psr.ArrayError if wrong else psr.CollectiveError, match="float32" if wrong else "rank 1"):
-            plan(local(a, 7), out.astype(np.float32) if wrong else out)
-        assert np.array_equal(out, before)
-        plan(local(a, 8), out)
-        assert np.array_equal(out, local(b, 8))
+    refused_and_right(plan, local, out)
     both = [plan.start(local(a, k)) for k in (10, 11)]
     for k, transfer in reversed(list(enumerate(both))):
         assert np.array_equal(transfer.wait(), local(b, 10 + k))
     moves(psr.redistribute(*pair((800, 900), (2, 3), (3, 2)), exchange="bruck"))
+
+
+def refused_and_right(plan: Any, local: Callable[[psr.Descriptor, int], np.ndarray], out: np.ndarray) -> None:
+    """Calls that rank 1 makes with another dtype, which leave `out` as it was, and right ones after them."""
+    for _ in range(2):
+        before, wrong = out.copy(), RANK == 1
+        with pytest.raises(psr.ArrayError if wrong else psr.CollectiveError, match="float32" if wrong else "rank 1"):
+            plan(local(plan.desc_a, 7), out.astype(np.float32) if wrong else out)
+        assert np.array_equal(out, before)
+        plan(local(plan.desc_a, 8), out)
+        assert np.array_equal(out, local(plan.desc_b, 8))
 
 
 def packed(most: int) -> None:
@@ -167,13 +173,7 @@ def packed(most: int) -> None:
         assert len(sent) <= most, (k, sent)
         assert sum(map(Counter, WORLD.allgather(sent)), Counter()) == once, k
         sent.clear()
-    for _ in range(2):
-        before, wrong = out.copy(), RANK == 1
-        with pytest.raises(psr.ArrayError if wrong else psr.CollectiveError, match="float32" if wrong else "rank 1"):
-            plan(local(a, 7), out.astype(np.float32) if wrong else out)
-        assert np.array_equal(out, before)
-        plan(local(a, 8), out)
-        assert np.array_equal(out, local(b, 8))
+    refused_and_right(plan, local, out)
     several = [plan.start(local(a, k)) for k in (10, 11, 12)]
     for k, transfer in reversed(list(enumerate(several))):
         assert np.array_equal(transfer.wait(), local(b, 10 + k))
