@@ -81,8 +81,6 @@ class Refusal:
 
     Attributes
     ----------
-    reason : str or None
-        The reason, the same on all ranks; None if no rank has an error after all.
     error : BaseException or None
         This rank's error.
     """
@@ -91,8 +89,12 @@ class Refusal:
         self._group, self._ticket, self._exchange, self.error = group, ticket, exchange, error
         self._senders: list[int] | None = None  # of messages that are still to be received
         self._receive: tuple[Any, Request] | None = None
-        self.reason: str | None = None
         self._verdict: Verdict = None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason, the same on all ranks; None if no rank has an error after all."""
+        return None if self._verdict is None else self._group.format_verdict(self._verdict)
 
     def raised(self) -> BaseException:
         """What this rank raises: its own error, or one with the reason."""
@@ -105,12 +107,10 @@ class Refusal:
                 return False
             if self._exchange.failure is not None:  # no rank knows which messages are in flight
                 self._verdict = self._exchange.failure
-                self.reason = self._group.format_verdict(self._verdict)
-                self._group.abort(self.reason)
+                self._group.abort(self._group.format_verdict(self._verdict))
                 return True
             self._verdict, senders = self._exchange.reply
-            self.reason = None if self._verdict is None else self._group.format_verdict(self._verdict)
-            self._senders = [] if self.reason is None else list(senders)
+            self._senders = [] if self._verdict is None else list(senders)
         while self._senders:
             if self._receive is None:
                 message = self._group.channel.probe(self._senders[0], self._ticket + DATA)
