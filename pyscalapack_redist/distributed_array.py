@@ -546,7 +546,7 @@ def redistribute(
         have conditions; "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
     exchange : str, default "auto"
         How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
-        "node-packed" (the same, but in one message from node to node for up to 64 KiB a rank), "nonblocking", "windowed",
+        "node-packed" (the same, but in one message from node to node for up to 128 KiB a rank), "nonblocking", "windowed",
         "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of each rank), or "alltoallv"
         and "alltoallw", which leave the order to MPI.
     buffers : {"packed", "datatypes"}, default "packed"

@@ -24,7 +24,7 @@ from .guard import Guard
 CORES = Path("/sys/devices/system/cpu")
 LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
 AREA = 2 * 2**20  # bytes of a rank's slots in the ring
-PACKED_AREA = 64 * 2**10  # bytes in which a rank packs what goes to other nodes
+PACKED_AREA = 128 * 2**10  # bytes in which a rank packs what goes to other nodes
 VARIABLE = "PYSCALAPACK_REDIST_NODES"
 SPINS = 2000  # polls before a wait yields its core, if each rank has a core of its own
 SHARED_FOLDER = "/dev/shm"  # of POSIX shared memory
