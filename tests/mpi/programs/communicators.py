@@ -382,6 +382,17 @@ def goes_on_in_another_thread() -> None:
         duplicate.Free()
 
 
+def one_thread_at_a_time() -> None:
+    """While a thread makes progress on the operations of some ranks, no other one posts or counts their votes."""
+    group = groups.group_of(WORLD)
+    other = threading.Thread(target=group.count)
+    with group.lock:
+        other.start()
+        other.join(0.1)
+        assert other.is_alive()
+    other.join()
+
+
 def main() -> None:
     for comm in communicators():
         for part in (in_flight, scatter_and_gather, kept, legs, on_others, relabelled):
@@ -392,6 +403,7 @@ def main() -> None:
     in_two_threads()
     one_thread_after_another()
     goes_on_in_another_thread()
+    one_thread_at_a_time()
     tags_come_again()
     without_staging_memory()
     WORLD.Barrier()

@@ -302,6 +302,10 @@ def pairs_of_layout_and_array() -> None:
     ):
         if text is not None:
             all_raise(call, text)
+    if RANK == 0:  # with nothing on one side the communicator is that of the other, and not COMM_WORLD, whose ranks do not call
+        own = psr.Descriptor((2, 2), 1, psr.ProcessGrid((1, 1), MPI.COMM_SELF))
+        with pytest.raises(psr.ArrayError, match="x is a NoneType"):
+            psr.copy_to(None, psr.DistributedArray(own, own.zeros()))
 
 
 def all_raise(call: Callable[[], object], *texts: str) -> None:

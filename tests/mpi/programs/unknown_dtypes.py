@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import pyscalapack_redist as psr
 
 COMM = MPI.COMM_WORLD
-SIZES = ("f8", "f8", "S3000", "S3000", "f8", "f4", "S100", "f8")
+SIZES = ("f8", "f8", "S3000", "S3000", "f8", "i8", "f4", "S100", "f8")
 
 
 def numbered(desc: psr.Descriptor, dtype: str) -> NDArray[Any] | None:
@@ -54,9 +54,21 @@ def a_pair_of_other_ranks(exchange: str) -> None:
         assert is_right(found[1], second[1], dtype), (exchange, k, dtype)
 
 
+def a_layout_between(exchange: str) -> None:
+    """Rank 0 has nothing of A and of B, and elements of a layout in between, in memory of its own."""
+    some = list(range(1, COMM.size))
+    a = psr.Descriptor((40, 30), (2, 3), psr.ProcessGrid((len(some), 1), COMM, ranks=[[rank] for rank in some]))
+    b = psr.Descriptor((40, 30), (3, 2), psr.ProcessGrid((1, len(some)), COMM, ranks=[some]))
+    between = psr.Descriptor((40, 30), (40, 5), psr.ProcessGrid((1, COMM.size), COMM))
+    plan = psr.redistribute(a, b, comm=COMM, via=[between], exchange=exchange)
+    for k, dtype in enumerate(SIZES):
+        assert is_right(plan(numbered(a, dtype)), b, dtype), (exchange, k, dtype)
+
+
 def main() -> None:
     for exchange in sys.argv[1].split(","):
         a_rank_without_elements(exchange)
+        a_layout_between(exchange)
     for exchange in sys.argv[2].split(","):
         a_pair_of_other_ranks(exchange)
     COMM.Barrier()
