@@ -633,8 +633,10 @@ def whole_of(array: Any, comm: MPI.Intracomm) -> NDArray[Any]:
         mine = [(tuple(np.arange(s.start, s.stop) for s in span), values) for span, values in mine]
     elif desc.coords is not None and array.local is not None:
         mine.append((tuple(desc.global_indices(k) for k in range(desc.ndim)), np.ascontiguousarray(array.own)))
-    parts = [part for each in comm.allgather(mine) for part in each]
-    dtype = next((values.dtype for _, values in parts), array.dtype)
+    everything = comm.allgather((array.dtype, mine))
+    parts = [part for _, each in everything for part in each]
+    known = next((dtype for dtype, _ in everything if dtype is not None), None)  # a rank without tiles does not know it
+    dtype = next((values.dtype for _, values in parts), known)
     whole, seen = np.zeros(desc.shape, dtype), np.zeros(desc.shape, bool)
     for indices, values in parts:
         place = np.ix_(*indices)

@@ -34,7 +34,7 @@ LONG = pytest.mark.long
 @pytest.mark.parametrize(
     ("ranks", "cases", "only", "nodes"),
     [
-        *((1, 1200, "", ""), (2, 1200, "", ""), (3, 800, "", "")),
+        *((1, 1200, "", ""), (2, 1200, "", ""), (3, 800, "", ""), (4, 400, "", "0,0,1,1")),
         *((1, 600, "arrays", ""), (2, 600, "arrays", ""), (4, 400, "arrays", "")),
         *((2, "all", "replicas", ""), (2, "all", "of one rank", ""), (3, "all", "of one rank", "0,1,0")),
         *((2, "all", "in flight", ""), (3, "all", "in flight", "0,1,0")),
