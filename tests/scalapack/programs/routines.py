@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import pyscalapack_redist as psr
 from pyscalapack_redist import Descriptor, ProcessGrid, blacs, scalapack
 from pyscalapack_redist.scalapack import calls, table, workspace
+from pyscalapack_redist.scalapack.scaling import Scale, exponent_of
 from pyscalapack_redist.scalapack.workspace import FORMULAS, Workspaces
 
 N, BLOCK = 14, 3
@@ -357,6 +358,23 @@ def single_precision(grid: ProcessGrid) -> None:
         assert np.array_equal(pivots, exchanges)  # type: ignore[arg-type]
 
 
+def divided_and_multiplied(grid: ProcessGrid) -> None:
+    """A window is divided by a power of 2, and then its upper trapezoid multiplied, as around MKL's pcgetrf."""
+    layout, matrix = Descriptor((13, 11), 2, grid), 1e25 * random((13, 11), "F")
+    exponent = exponent_of(float(max(abs(matrix[4:, 3:].real).max(), abs(matrix[4:, 3:].imag).max())), matrix.real.dtype)
+    local = layout.from_function(lambda i, j: matrix[i, j]) if grid.coords is not None else None
+    if local is not None:
+        scale = Scale(local, layout[4:, 3:])
+        scale.divide()
+    matrix[4:, 3:] *= np.float32(2.0**-exponent)
+    assert exponent > 0
+    assert np.array_equal(whole_of(layout, local, "F"), matrix)
+    if local is not None:
+        scale.multiply_upper_triangle()
+    matrix[4:, 3:] *= np.where(np.tri(9, 8, -1), np.float32(1), np.float32(2.0**exponent))
+    assert np.array_equal(whole_of(layout, local, "F"), matrix)
+
+
 @contextlib.contextmanager
 def documented_workspaces() -> Iterator[None]:
     """Netlib's answers to queries are at most the sizes of `workspace`, and these are the answers of process (0, 0)."""
@@ -662,6 +680,7 @@ def main() -> None:
                     group(Operands(grid, "fdFD"[(number + number // 4) % 4], form), *shape)
         singular(grid)
         single_precision(grid)
+        divided_and_multiplied(grid)
         refused(grid)
         refused_together(grid)
         for dtype in "fD":
