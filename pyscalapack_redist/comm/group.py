@@ -361,7 +361,11 @@ class Group:
     @property
     def radix(self) -> int:
         """The radix of exchanges of all ranks in few steps."""
-        return 2 if self.links is None else radix_for(self.size, self.links.latency)
+        return self._radix_for(self.size)
+
+    def _radix_for(self, size: int) -> int:
+        """The radix of exchanges of so many ranks in few steps."""
+        return 2 if self.links is None else radix_for(size, self.links.latency)
 
     @property
     def voters(self) -> Sequence[int]:
@@ -382,7 +386,7 @@ class Group:
     def _take_steps(self) -> LogSteps:
         """Take the steps of a counted vote, or make new ones."""
         voters, free = self.voters, self._free_steps
-        radix = 2 if self.links is None else radix_for(len(voters), self.links.latency)
+        radix = self._radix_for(len(voters))
         while free and (free[-1].radix != radix or len(free[-1].members) != len(voters)):  # made before the node was known
             free.pop().free()
         return free.pop() if free else MPIVoting.steps(self.channel, voters, radix, self._notices - 1)
