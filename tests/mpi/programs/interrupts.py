@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import os
 import signal
 import sys
@@ -305,10 +306,11 @@ def as_calls_end() -> None:
     """An alarm at any moment of a compiled call, which Python delivers when the call is over on both ranks."""
     move = Moves(1000)
     a, out = move.source, move.b.zeros()
-    start = time.perf_counter()
-    move.plan(a, out)
-    seconds = WORLD.bcast(time.perf_counter() - start)
-    came = 0
+    came, seconds = 0, math.inf
+    for _ in range(6):  # the first one, or one beside other programs, may take a hundred times as long
+        start = time.perf_counter()
+        move.plan(a, out)
+        seconds = min(seconds, WORLD.bcast(time.perf_counter() - start))
     for k in (*range(40), *range(40)):
         move.plan(a, out)  # all are here, and what an interrupt has left under way has ended
         if RANK:
