@@ -34,7 +34,7 @@ class Rows:
         ("petsc4py", 2, "adapter"),
         ("pylops_mpi", 2, "few"),
         ("scalapack4py", 2, "D"),
-        ("torch", 2, "few"),
+        ("torch", 4, "few"),
     ],
 )
 def test_adapter(package: str, ranks: int, arguments: str) -> None:
@@ -97,7 +97,7 @@ def test_adapter_of_the_page(tmp_path: Path) -> None:
         *(("dask", ranks) for ranks in (1, 2, 4, 6)),
         *(("heat", ranks) for ranks in (1, 3, 4)),
         *(("pylops_mpi", ranks) for ranks in (1, 3, 4)),
-        *(("torch", ranks) for ranks in (1, 3, 4, 6)),
+        *(("torch", ranks) for ranks in (1, 2, 3, 4, 6)),
     ],
 )
 def test_package(package: str, ranks: int) -> None:
