@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import secrets
@@ -416,9 +417,13 @@ def _memory_file(size: int) -> tuple[int, str, bool]:
         raise OSError("this system has no memfd_create")
     try:
         descriptor = os.memfd_create("pyscalapack_redist")
+        try:
+            os.ftruncate(descriptor, size)
+        except BaseException:
+            os.close(descriptor)
+            raise
     except OSError as error:
         raise OSError(f"memfd_create: {error.strerror}") from error
-    os.ftruncate(descriptor, size)
     return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False
 
 
@@ -429,10 +434,11 @@ def _shm_file(size: int) -> tuple[int, str, bool]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, size)  # full shared memory raises here, instead of a signal later
-        except OSError:
+        except BaseException:
             os.close(descriptor)
             os.unlink(path)
             raise
     except OSError as error:
-        raise OSError(f"{path}: {error.strerror}: {SHARED_REMEDY}") from error
+        remedy = "raise the limit of file sizes (ulimit -f)" if error.errno == errno.EFBIG else SHARED_REMEDY
+        raise OSError(f"{path}: {error.strerror}: {remedy}") from error
     return descriptor, path, True

@@ -82,9 +82,9 @@ class Terms:
         assert series is not None
         assert isinstance(messages, SeriesMessages)
         lent.send_early()
-        while series.culprit is None and not messages.has_turn:
+        while not series.is_broken and not messages.has_turn:
             yield place
-        if series.culprit is None:
+        if not series.is_broken:
             yield from moved
             return True
         while not messages.is_sent():

@@ -180,7 +180,7 @@ def once_agreed(rank: Rank) -> None:
 
 def bound_by_the_first(world: EngineWorld) -> None:
     """Until a call of a plan is good they all fail alike. Later a rank with an error fails in that call, and the others at most
-    so many calls of the plan later; then none is good any more. Nothing is left over.
+    so many calls of the plan later; then none is good any more, while all are before it. Nothing is left over.
     """
     world.returned()
     reasons = {plan.plan.group.abort_reason for rank in world.ranks for plan in rank.plans.values()} - {None}
@@ -211,7 +211,7 @@ def _bound_by_its_first(world: EngineWorld, name: str) -> None:
     first = next((call for call in range(len(numbers)) if "done" in by_call[call]), len(numbers))
     failed = None
     voted = all(rank.plans[name].bounds.series is None for rank in world.ranks)  # in each call
-    has_faults = any(world.script[number].faults != (None,) * len(became) for number in numbers)
+    faulty = [call for call, number in enumerate(numbers) if world.script[number].faults != (None,) * len(became)]
     for call, outcomes in enumerate(by_call):
         wrongs = [rank for rank in range(len(uses)) if uses[rank][call].fault not in (None, "rest")]
         what = f"{name}, call {call}: {became}"
@@ -222,7 +222,7 @@ def _bound_by_its_first(world: EngineWorld, name: str) -> None:
             failed = call
         if call > first and not world.interrupted:
             assert all(outcomes[rank] == "refused" for rank in wrongs), what
-            assert has_faults or "refused" not in outcomes, what
+            assert any(voted or first < k <= call for k in faulty) or "refused" not in outcomes, what
             assert failed is None or call <= failed + 2 * series.PERIOD or "done" not in outcomes, what
     for outcomes in became:
         later = outcomes[first:]

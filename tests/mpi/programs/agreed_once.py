@@ -209,17 +209,16 @@ def a_failed_rank_does_something_else() -> None:
             waits.append(is_over())
             wait_until(is_over, check)
 
-        arrays = move.source(5), move.b.empty(np.float64)
-        transfers = [move.plan.start(*arrays, alpha=alpha) for alpha in (1, 1, 2)][::-1]
-        with mock.patch.object(progress, "wait_until", noted):
-            for transfer in transfers:
-                with pytest.raises(psr.RedistributionError, match=r"alpha|in a call of it"):
-                    transfer.wait()
-        assert waits in ([], [False, True, True]), waits  # together they wait once, if there is a series
+        *good, failing = [move.plan.start(move.source(5 + k), move.b.empty(np.float64), alpha=1 + k // 2) for k in range(3)]
+        with mock.patch.object(progress, "wait_until", noted), pytest.raises(psr.ArrayError, match="alpha"):
+            failing.wait()
+        assert waits in ([], [False]), waits  # it waits for them, if there is a series, but not for long
+        for k, transfer in enumerate(good):
+            move.check(transfer.wait(), 5 + k)  # what the others send
     else:
         time.sleep(0.4)
         with pytest.raises(psr.CollectiveError, match=f"rank {SIZE - 1} failed|cannot be used any more"):
-            move.works(MOST + 1)
+            move.works(MOST + 1, 5)
     other.works(3)  # only now: until then the failed rank waits in it
     first.Free()
     second.Free()
@@ -342,6 +341,19 @@ def the_last_call_fails() -> None:
         assert not groups._never_freed
 
 
+def good_calls_before_an_error() -> None:
+    """What a rank has in flight when it fails in a later call ends well, on that rank too."""
+    for of in range(SIZE):
+        move = Moves()
+        move.works(1)
+        transfers = [move.plan.start(move.source(use), move.b.empty(np.float64)) for use in range(5)]
+        failing = move.plan.start(np.zeros((1, 1)) if RANK == of else move.source(5), move.b.empty(np.float64))
+        for use, transfer in enumerate(transfers):
+            move.check(transfer.wait(), use)
+        with pytest.raises(psr.ArrayError if RANK == of else psr.CollectiveError):
+            failing.wait()
+
+
 def errors_before_the_first() -> None:
     """The first call is agreed on, and binds nothing where it fails."""
     move = Moves()
@@ -386,6 +398,7 @@ def main() -> None:
         interrupts_while_a_series_ends()
         calls_are_counted_alike()
     errors_before_the_first()
+    good_calls_before_an_error()
     for of in range(SIZE):
         for one_way in (False, True):
             failing(another_factor, one_way, of)
