@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+
 from pyscalapack_redist.comm import node
 
 resource = pytest.importorskip("resource")

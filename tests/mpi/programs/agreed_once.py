@@ -347,10 +347,10 @@ def good_calls_before_an_error() -> None:
         move = Moves()
         move.works(1)
         transfers = [move.plan.start(move.source(use), move.b.empty(np.float64)) for use in range(5)]
-        failing = move.plan.start(np.zeros((1, 1)) if RANK == of else move.source(5), move.b.empty(np.float64))
+        failing = move.plan.start(np.zeros((1, 1)) if of == RANK else move.source(5), move.b.empty(np.float64))
         for use, transfer in enumerate(transfers):
             move.check(transfer.wait(), use)
-        with pytest.raises(psr.ArrayError if RANK == of else psr.CollectiveError):
+        with pytest.raises(psr.ArrayError if of == RANK else psr.CollectiveError):
             failing.wait()
 
 
