@@ -416,12 +416,11 @@ def _memory_file(size: int) -> tuple[int, str, bool]:
     if not hasattr(os, "memfd_create"):
         raise OSError("this system has no memfd_create")
     try:
-        descriptor = os.memfd_create("pyscalapack_redist")
-        try:
+        with ExitStack() as undo:
+            descriptor = os.memfd_create("pyscalapack_redist")
+            undo.callback(os.close, descriptor)
             os.ftruncate(descriptor, size)
-        except BaseException:
-            os.close(descriptor)
-            raise
+            undo.pop_all()
     except OSError as error:
         raise OSError(f"memfd_create: {error.strerror}") from error
     return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False
@@ -431,13 +430,12 @@ def _shm_file(size: int) -> tuple[int, str, bool]:
     """Make POSIX shared memory of this user: its descriptor, its path, and True as its name is to be removed."""
     path = f"{SHARED_FOLDER}/pyscalapack_redist-{secrets.token_hex(8)}"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
+        with ExitStack() as undo:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            undo.callback(os.unlink, path)
+            undo.callback(os.close, descriptor)
             os.posix_fallocate(descriptor, 0, size)  # full shared memory raises here, instead of a signal later
-        except BaseException:
-            os.close(descriptor)
-            os.unlink(path)
-            raise
+            undo.pop_all()
     except OSError as error:
         remedy = "raise the limit of file sizes (ulimit -f)" if error.errno == errno.EFBIG else SHARED_REMEDY
         raise OSError(f"{path}: {error.strerror}: {remedy}") from error
