@@ -588,12 +588,13 @@ def redistribute(
         looked at first. That is for small messages between nodes (all that goes at once, up to 256 KiB a rank), where
         agreeing takes as long as moving; through shared memory, and for longer messages, ranks go on to agree. What is
         given up is that errors are the same on all: a rank with an error of its own raises it, once all have heard of that
-        or after 10 s, and calls that it has in flight end well; one that receives from it raises CollectiveError in this
-        call, with B perhaps written in part; all others at most 32 calls later, having had correct arrays until then. So
-        after an error all ranks must come to their next calls of the plan, or free the communicator: a rank that comes
-        later than 10 s after the error is told while the rank that raised it waits for anything in this package, and until
-        then it waits. The plan can be used no more after that, also where ranks have agreed on the failure. Not for the
-        exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor for buffers="datatypes".
+        or after 10 s, and calls that it has in flight end well where the others have begun them; one that receives from it
+        raises CollectiveError in this call, with B perhaps written in part; all others at most 32 calls later, having had
+        correct arrays until then. So after an error all ranks must come to their next calls of the plan, or free the
+        communicator: a rank that comes later than 10 s after the error is told while the rank that raised it waits for
+        anything in this package, and until then it waits. The plan can be used no more after that, also where ranks have
+        agreed on the failure. Not for the exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor for
+        buffers="datatypes".
 
     Raises
     ------

@@ -76,7 +76,7 @@ class Series:
     is_receiving : bool
         Whether the next call is receiving.
     ended : set of int
-        Sources that send no more.
+        Sources that send no more. Without any, calls that have begun end well.
     """
 
     def __init__(self, group: Members, tag: int, targets: Sequence[int], sources: Sequence[int]) -> None:
@@ -94,11 +94,6 @@ class Series:
     def calls(self) -> int:
         """How many calls this rank has begun."""
         return self.tickets.drawn
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether calls that have begun here fail too: another rank has failed, and may send nothing for them."""
-        return self.culprit is not None and (self.culprit != self.group.rank or bool(self.ended))
 
     def begin(self) -> int:
         """Begin a call and return its number."""
@@ -175,7 +170,7 @@ class Settling:
 
     def _try_to_end(self) -> bool:
         series = self._series
-        if series.is_receiving or (not series.is_broken and series.received < series.calls):  # these receive first
+        if series.is_receiving or (not series.ended and series.received < series.calls):  # these receive first
             return False
         self._sends = [request for request in self._sends if not request.Test()]
         is_drained, is_counted = self._drain(), series.count_vote()

@@ -82,9 +82,9 @@ class Terms:
         assert series is not None
         assert isinstance(messages, SeriesMessages)
         lent.send_early()
-        while not series.is_broken and not messages.has_turn:
+        while not series.ended and not messages.has_turn:
             yield place
-        if not series.is_broken:
+        if not series.ended:
             yield from moved
             return True
         while not messages.is_sent():

@@ -276,7 +276,7 @@ class Transfer(Generic[Result]):
                 break
             lent.stage += 1
             lent.start_next(self._new_run(lent))
-        if self.series is None or not self.series.is_broken:
+        if self.series is None or not self.series.ended:
             self._complete(lent)
         else:
             self._end_with_series()

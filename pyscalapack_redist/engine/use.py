@@ -94,7 +94,7 @@ def call_again(bounds: Bounds, bound: Bound, a: Any, out: Any) -> Any:
             if voting is None or (_is_soon(voting.test) and bound.expects(voting.outcome, lent)):
                 voting = None
                 lent.start()
-                if _is_soon(lent.advance) and (series is None or not series.is_broken):
+                if _is_soon(lent.advance) and (series is None or not series.ended):
                     if series is None:
                         bounds.last_run.seconds = time.perf_counter() - start
                     bound.take_back(lent, group.staging)

@@ -180,7 +180,8 @@ def once_agreed(rank: Rank) -> None:
 
 def bound_by_the_first(world: EngineWorld) -> None:
     """Until a call of a plan is good they all fail alike. Later a rank with an error fails in that call, and the others at most
-    so many calls of the plan later; then none is good any more, while all are before it. Nothing is left over.
+    so many calls of the plan later; then none is good any more. A call before it is good if no rank hears of the error before it
+    begins that call. Nothing is left over.
     """
     world.returned()
     reasons = {plan.plan.group.abort_reason for rank in world.ranks for plan in rank.plans.values()} - {None}
@@ -222,7 +223,8 @@ def _bound_by_its_first(world: EngineWorld, name: str) -> None:
             failed = call
         if call > first and not world.interrupted:
             assert all(outcomes[rank] == "refused" for rank in wrongs), what
-            assert any(voted or first < k <= call for k in faulty) or "refused" not in outcomes, what
+            is_explained = any(voted or first < k <= call for k in faulty) or any(use[call].is_too_late for use in uses)
+            assert is_explained or "refused" not in outcomes, what
             assert failed is None or call <= failed + 2 * series.PERIOD or "done" not in outcomes, what
     for outcomes in became:
         later = outcomes[first:]

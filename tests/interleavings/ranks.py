@@ -620,6 +620,7 @@ class Use:
         self.rank, self.plan, self.number, self.fault = rank, plan, number, fault
         self.transfer: Any = None
         self.outcome = "not begun"
+        self.is_too_late = False  # the plan could be used no more when it was to begin
         self.results: list[Any] = []
         self.before: list[Any] = []
         self.arrays: list[Any] = []
@@ -730,7 +731,7 @@ class Use:
     def _refused(self, error: Exception) -> None:
         if isinstance(error, AssertionError):
             raise error
-        self.outcome = type(error).__name__
+        self.outcome, self.is_too_late = type(error).__name__, "cannot be used any more" in str(error)
         self.untouched()
 
     def untouched(self) -> None:
