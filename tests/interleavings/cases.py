@@ -180,8 +180,8 @@ def once_agreed(rank: Rank) -> None:
 
 def bound_by_the_first(world: EngineWorld) -> None:
     """Until a call of a plan is good they all fail alike. Later a rank with an error fails in that call, and the others at most
-    so many calls of the plan later; then none is good any more. A call before it is good, unless a rank hears of the error before
-    it begins that call. Nothing is left over.
+    so many calls of the plan later; then none is good any more. A call before it is good, unless a rank hears of the error
+    before it begins that call. Nothing is left over.
     """
     world.returned()
     reasons = {plan.plan.group.abort_reason for rank in world.ranks for plan in rank.plans.values()} - {None}
