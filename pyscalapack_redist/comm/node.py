@@ -357,13 +357,10 @@ def _text_of(error: BaseException | None) -> str | None:
 
 
 def _marked_file(
-    make_file: Callable[[int], tuple[int, str, bool]], size: int, mark: bytes, at_end: ExitStack
+    make_file: Callable[[int, ExitStack], tuple[int, str]], size: int, mark: bytes, at_end: ExitStack
 ) -> tuple[SharedMemory, str]:
     """Make a file and map it, with a mark; its memory and its path. At the end it is closed, and has no name."""
-    descriptor, path, has_name = make_file(size)
-    at_end.callback(os.close, descriptor)
-    if has_name:
-        at_end.callback(_unlink, path)
+    descriptor, path = make_file(size, at_end)
     memory = SharedMemory(descriptor, size)
     memoryview(memory)[-MARK:] = mark
     return memory, path
@@ -411,32 +408,28 @@ def _map_file(path: str, size: int, mark: bytes) -> SharedMemory:
     return memory
 
 
-def _memory_file(size: int) -> tuple[int, str, bool]:
-    """Make an anonymous file: its descriptor, the path for other ranks, and False as it has no name to remove."""
+def _memory_file(size: int, at_end: ExitStack) -> tuple[int, str]:
+    """Make an anonymous file: its descriptor, and the path for other ranks."""
     if not hasattr(os, "memfd_create"):
         raise OSError("this system has no memfd_create")
     try:
-        with ExitStack() as undo:
-            descriptor = os.memfd_create("pyscalapack_redist")
-            undo.callback(os.close, descriptor)
-            os.ftruncate(descriptor, size)
-            undo.pop_all()
+        descriptor = os.memfd_create("pyscalapack_redist")
+        at_end.callback(os.close, descriptor)
+        os.ftruncate(descriptor, size)
     except OSError as error:
         raise OSError(f"memfd_create: {error.strerror}") from error
-    return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False
+    return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
-def _shm_file(size: int) -> tuple[int, str, bool]:
-    """Make POSIX shared memory of this user: its descriptor, its path, and True as its name is to be removed."""
+def _shm_file(size: int, at_end: ExitStack) -> tuple[int, str]:
+    """Make POSIX shared memory of this user: its descriptor and its path."""
     path = f"{SHARED_FOLDER}/pyscalapack_redist-{secrets.token_hex(8)}"
     try:
-        with ExitStack() as undo:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            undo.callback(os.unlink, path)
-            undo.callback(os.close, descriptor)
-            os.posix_fallocate(descriptor, 0, size)  # full shared memory raises here, instead of a signal later
-            undo.pop_all()
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        at_end.callback(os.close, descriptor)
+        at_end.callback(_unlink, path)
+        os.posix_fallocate(descriptor, 0, size)  # full shared memory raises here, instead of a signal later
     except OSError as error:
         remedy = "raise the limit of file sizes (ulimit -f)" if error.errno == errno.EFBIG else SHARED_REMEDY
         raise OSError(f"{path}: {error.strerror}: {remedy}") from error
-    return descriptor, path, True
+    return descriptor, path

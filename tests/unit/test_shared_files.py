@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -18,12 +19,12 @@ resource = pytest.importorskip("resource")
     ("make", "text"),
     [(node._memory_file, "memfd_create: File too large"), (node._shm_file, "File too large: raise the limit .*ulimit -f")],
 )
-def test_a_limit_of_file_sizes(make: Callable[[int], object], text: str) -> None:
+def test_a_limit_of_file_sizes(make: Callable[[int, ExitStack], object], text: str) -> None:
     limits, before = resource.getrlimit(resource.RLIMIT_FSIZE), (os.listdir("/proc/self/fd"), os.listdir(node.SHARED_FOLDER))
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        with pytest.raises(OSError, match=text):
-            make(10_000)
+        with ExitStack() as at_end, pytest.raises(OSError, match=text):
+            make(10_000, at_end)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert len(os.listdir("/proc/self/fd")) == len(before[0])

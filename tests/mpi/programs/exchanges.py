@@ -5,6 +5,7 @@ Arguments: the name of a function below, and its own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -373,13 +374,13 @@ def shared_memory() -> None:
     """Which memory the ranks of a node share, and what happens where they may not."""
     memory_file = node._memory_file
 
-    def refused(size: int) -> tuple[int, str, bool]:
+    def refused(size: int, at_end: contextlib.ExitStack) -> tuple[int, str]:
         raise OSError("not permitted here")
 
-    def elsewhere(size: int) -> tuple[int, str, bool]:
+    def elsewhere(size: int, at_end: contextlib.ExitStack) -> tuple[int, str]:
         """A file that the others take for another one, as where processes do not see one another."""
-        descriptor, _, named = memory_file(size)
-        return descriptor, f"/proc/self/fd/{os.open('/dev/zero', os.O_RDWR)}", named
+        descriptor, _ = memory_file(size, at_end)
+        return descriptor, f"/proc/self/fd/{os.open('/dev/zero', os.O_RDWR)}"
 
     for first, second, says in (
         (None, None, r"\(memfd\)"),
