@@ -402,6 +402,7 @@ class FileContents(Mapping[str, Any]):
         """The attributes of each entry. Not collective."""
         return {name: dict(entry.attributes) for name, entry in self._entries.items()}
 
+    @holding_interrupts
     def get(self, name: str, default: Any = None) -> Any:
         """Load an entry, or give the default if there is none of that name, which is no error. Collective."""
         with agreement(self._group, "get of one of several arrays", confirm=True) as agreed:

@@ -85,7 +85,8 @@ def interrupted_later(seconds: float) -> Iterator[None]:
     """A signal after some time, if it comes when a call has begun: before, the rank has not called."""
 
     def handler(number: int, frame: FrameType | None) -> None:
-        if hold_interrupts.current is not None:
+        caller = sys._getframe(1).f_code  # a signal that was held back comes as the call ends
+        if hold_interrupts.current is not None or caller is hold_interrupts.deliver_interrupts.__code__:
             raise KeyboardInterrupt
 
     if RANK == BAD:

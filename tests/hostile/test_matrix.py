@@ -26,6 +26,7 @@ ONLY = {
     "of one rank": r" on one rank \|",
     "in flight": r"(start overwrite|first after|there and back).*\| a \| (ordinary|shape=many pages)$",
     "replicas": r"^DistributedArray\.(sum|mean|var|trace|diagonal).*layout=replicas",
+    "interrupted": r"\| (interrupted (before|after) vote|no memory at allocation) [01]$",
     "arrays": r"^(DistributedArray\.(?!redistribute|gather|save|load)|operator|numpy)[^|]*\|[^|]*\|[^|]*$",
 }
 LONG = pytest.mark.long
@@ -37,7 +38,7 @@ LONG = pytest.mark.long
         *((1, 1200, "", ""), (2, 1200, "", ""), (3, 800, "", ""), (4, 400, "", "0,0,1,1")),
         *((1, 600, "arrays", ""), (2, 600, "arrays", ""), (4, 400, "arrays", "")),
         *((2, "all", "replicas", ""), (2, "all", "of one rank", ""), (3, "all", "of one rank", "0,1,0")),
-        *((2, "all", "in flight", ""), (3, "all", "in flight", "0,1,0")),
+        *((2, "all", "in flight", ""), (3, "all", "in flight", "0,1,0"), (2, "all", "interrupted", "")),
         *(pytest.param(*row, marks=LONG) for row in ((3, 2000, "arrays", ""), (4, 2000, "arrays", "0,1,1,2"))),
         pytest.param(6, 800, "arrays", "", marks=LONG),
     ],
