@@ -181,7 +181,9 @@ def fits(name: str, kinds: list[str], role: str, setting: Setting) -> bool:
     return of_one or role == "a" or (role == ALL and setting.dtype != usual.dtype)
 
 
-OF_EACH_RANK = re.compile(r"of another layout.* (on one rank|NumPy raises)$|__setitem__ drawn .*memory=read-only")
+OF_EACH_RANK = re.compile(
+    r"of another layout.* (on one rank|NumPy raises|warnings are errors)$|__setitem__ drawn .*memory=read-only"
+)
 OF_GRIDS = ("scalapack", "Redistribution", "redistribute", "plan", "batch", "Transfer")
 OF_SOME_RANKS = ("the first process", "the last process", "fewer ranks")
 ANY_NDIM = ("array", "summands", "rows")
