@@ -96,11 +96,12 @@ def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.Functi
 
 
 def span_of(text: str, suffix: str, function: str) -> tuple[int, int] | None:
-    """Where a function begins and ends in a text; None if it is not there."""
+    """Where a function begins, with its decorators, and ends in a text; None if it is not there."""
     lines = text.splitlines(keepends=True)
     if suffix == ".py":
         named = [node for name, node in functions(ast.parse(text)) if name == function]  # overloads come first
-        rows = (named[-1].lineno - 1, named[-1].end_lineno or 0) if named else None
+        begins = [node.lineno for last in named[-1:] for node in (*last.decorator_list, last)]
+        rows = (min(begins) - 1, named[-1].end_lineno or 0) if named else None
     else:
         rows = (_rows_of_c if suffix == ".h" else _rows_of_cython)(lines, function)
     return None if rows is None else (len("".join(lines[: rows[0]])), len("".join(lines[: rows[1]])))

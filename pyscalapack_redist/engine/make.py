@@ -206,14 +206,18 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Plan:
         load = Load() if group.links is None else load_between(op_layout(summand, spec.options.op), b)
         return choose(spec.options, node, group.links, math.prod(b.shape) * b.copies, load)
 
-    steps = None
+    steps, guard = None, Guard()
+    choice = guard.attempt(chosen_here, is_open=False)
     moments.append(time.perf_counter())
-    if spec.options.schedule != "auto" and not is_by_formula(spec.options.schedule):
-        # a search under a time limit need not end alike on two machines
-        steps = on_first(group, "the search of a schedule", lambda: search(spec, chosen_here().schedule), open=False)
+    if choice is not None and not is_by_formula(choice.schedule):
+        # a search under a time limit need not end alike on two ranks; one without a choice fails this vote by the next one
+        schedule = choice.schedule
+        steps = on_first(group, "the search of a schedule", lambda: search(spec, schedule), open=False)
     moments.append(time.perf_counter())
     with agreement(group, "the parts of a plan", combine=largest, open=False) as agreed:
-        plan = build(spec, chosen_here(), group, steps)
+        if choice is None:
+            raise guard.error or RuntimeError("internal error: no choice of a schedule; please report it")
+        plan = build(spec, choice, group, steps)
         agreed.give(extents_of(plan))
     plan = with_extents(plan, group, agreed.result)
     asked = spec.options

@@ -28,6 +28,11 @@ def test_all_messages_are_under_way_on_slow_links(tmp_path: Path) -> None:
     check(4, "short_pieces", nodes="0,1,2,3", links={"latency": 1e-6, "rate": 6.25e6}, folder=tmp_path)
 
 
+@pytest.mark.parametrize("exchange", ["windowed", "sendrecv"])
+def test_one_rank_searches_for_the_steps_of_auto(exchange: str, tmp_path: Path) -> None:
+    check(4, "one_search", exchange, nodes="0,1,2,3", links={"latency": 1e-6, "rate": 1e10}, folder=tmp_path)
+
+
 @pytest.mark.parametrize("ranks", [1, 4, long(5), long(8)])
 def test_messages_in_few_steps(ranks: int) -> None:
     check(ranks, "few_steps")

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,11 +30,13 @@ from pyscalapack_redist.comm.group import DATA, TAGS
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.log_steps import LogSteps, Rows, work_of
 from pyscalapack_redist.comm.progress import wait_until
+from pyscalapack_redist.engine import make
 from pyscalapack_redist.engine.choose import SHORTEST_PIECE
 from pyscalapack_redist.exchanges import message as datatypes
 from pyscalapack_redist.exchanges import node_packed
 from pyscalapack_redist.exchanges.message import memory_at
 from pyscalapack_redist.exchanges.pipeline import FEW, HEADER
+from pyscalapack_redist.schedules import layout_orders
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -213,6 +216,29 @@ def cut_messages() -> None:
         assert out is None if b.coords is None else np.array_equal(out, b.from_function(value)), (exchange, buffers)
         peers = [message.peer for message in plan.messages_of(RANK)["send"]]
         assert len(peers) > len(set(peers)) or RANK == 3, "no message is cut"
+
+
+def one_search(exchange: str) -> None:
+    """Where each rank would find other steps "auto" takes those of one rank: both ends of a message have it in one step."""
+
+    def shuffled(steps: list[Any]) -> list[Any]:
+        return steps[RANK % len(steps) :] + steps[: RANK % len(steps)]
+
+    with mock.patch.object(layout_orders, "_shuffle", shuffled):
+        plan = psr.redistribute(*pair((500, 400), (7, 5), (8, 3)), exchange=exchange, schedule="auto")
+    assert plan.schedule.name == "stepwise", plan.report()
+    sends, receives, _ = plan.plan.stages[0].moves[0].messages
+    steps_of_sends = [(RANK, message.peer, message.key) for message in sends]
+    sent = {step for steps in WORLD.allgather(steps_of_sends) for step in steps if step[1] == RANK}
+    assert sent == {(message.peer, RANK, message.key) for message in receives}
+    moves(plan)
+    failure = mock.patch.object(make, "choose", mock.Mock(side_effect=MemoryError("none left")))
+    with (
+        failure if RANK == 1 else contextlib.nullcontext(),  # while the others search
+        pytest.raises(MemoryError if RANK == 1 else psr.CollectiveError, match="none left"),
+    ):
+        psr.redistribute(*pair((500, 400), (7, 6), (8, 3)), exchange=exchange, schedule="auto")
+    moves(plan)
 
 
 def short_pieces() -> None:
