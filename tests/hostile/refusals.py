@@ -83,6 +83,8 @@ def not_compared(case: Any) -> bool:
         return True
     if case.setting.values in EDGES and re.search("tensordot|einsum|dot$|__matmul__|numpy.cov", case.operation):  # as of matmul
         return True
+    if case.setting.values == "huge" and "cumsum" in case.operation:  # sums in another order overflow elsewhere
+        return True
     if case.operation.startswith(("scalapack", "linalg.eigh unchecked")) and case.setting.values in (
         *EDGES,
         *SINGULAR,
