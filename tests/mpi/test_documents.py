@@ -25,7 +25,7 @@ import packages
 import pytest
 
 pytestmark = pytest.mark.any_mpi
-FIRST = ("README.md", "tutorial.md")  # what a newcomer runs
+FIRST = ("README.md", "tutorial.md", "CONTRIBUTING.md")  # what a newcomer runs
 SHELL_WORDS = {"cd", "export", "source"}
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
