@@ -70,7 +70,6 @@ def test_one_message_from_node_to_node(nodes: str, most: int) -> None:
     check(len(nodes.split(",")), "packed", most, nodes=nodes)
 
 
-@pytest.mark.long
 def test_auto_packs_many_small_messages(tmp_path: Path) -> None:
     links = {"latency": 1e-5, "rate": 1e9}
     check(8, "chosen_if_faster", nodes="0,0,0,0,1,1,1,1", links=links, folder=tmp_path)

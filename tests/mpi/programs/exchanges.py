@@ -195,7 +195,7 @@ def chosen_if_faster() -> None:
     moves(plan := psr.redistribute(*pair((66, 66), (2, 2), (3, 3))))
     assert plan.report().exchange == "shared"
     node_packed.FEWEST = 4
-    for shape, exchange in (((64, 64), "node-packed"), ((16, 16), "node-packed"), ((4000, 40), "shared"), ((0, 5), "shared")):
+    for shape, exchange in (((64, 64), "node-packed"), ((16, 16), "node-packed"), ((4000, 100), "shared"), ((0, 5), "shared")):
         plan = psr.redistribute(*pair(shape, (2, 2), (3, 3)))
         assert plan.report().exchange == exchange, (shape, plan.report())
         moves(plan)
