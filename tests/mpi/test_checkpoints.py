@@ -106,6 +106,6 @@ def test_killed_at_any_moment(kills: int, name: str, tmp_path: Path) -> None:
     """The file is the one before or the new one, whole; and the next save removes what is left beside it."""
     for k in range(kills):
         ended = run(PROGRAM, 2, "killed", tmp_path, name, SEED + k, timeout=60, check=False, alone=True)
-        assert ended.stdout == "whole\n", told(ended)
+        assert ended.stdout.splitlines()[:1] == ["whole"], told(ended)  # and what a launcher says of the killed process
         assert ended.returncode
     assert run(PROGRAM, 2, "left", tmp_path, name, timeout=60).stdout == "OK\n"
