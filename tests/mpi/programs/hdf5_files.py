@@ -385,6 +385,7 @@ sys.stdin.read()
             assert all(text in str(caught.value) for text in texts), caught.value
             WORLD.Barrier()
         assert path.read_bytes() == content
+        WORLD.Barrier()  # the other program writes as it ends
         if other is not None:
             other.communicate("")
         WORLD.Barrier()
