@@ -50,7 +50,7 @@ def zeros(
     layout : str
         With a shape: "rows", or "columns", in balanced blocks on all ranks, as `numpy.array_split` cuts them; of other than two
         dimensions the first, or the last. Or a process grid and block sizes, as "2x2:64x64" and "4x1:balanced"; in full
-        PRxPC:MBxNB[@RSRC,CSRC][+FIRST], with the source process, and the first rank of the grid, as the command line has it.
+        `PRxPC:MBxNB[@RSRC,CSRC][+FIRST]`, with the source process, and the first rank of the grid, as the command line has it.
     order : {None, "C", "F"}
         Of the elements of local arrays; by default Fortran order, but for an array of other than two dimensions, which has one.
 
